@@ -1,0 +1,58 @@
+"""Errors that a program's author sees: file, line, column, the line with a caret, and a remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from isa.syntax import Pos
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding of the assembler.
+
+    `message` says what is wrong, `hint` what to do, `source` is the author's line (without the
+    newline) so that a caret can be drawn under `pos.col`.
+    """
+
+    pos: Pos
+    message: str
+    hint: str = ""
+    source: str = ""
+
+    def render(self) -> str:
+        """`file:line:col: error: message`, the line, a caret, the hint, the call sites."""
+        lines = [f"{self.pos}: error: {self.message}"]
+        if self.source:
+            pad = "".join("\t" if c == "\t" else " " for c in self.source[: self.pos.col - 1])
+            lines += [f"  {self.source}", f"  {pad}^"]
+        if self.hint:
+            lines.append(f"  help: {self.hint}")
+        lines += [f"  in the expansion at {site}" for site in self.pos.via]
+        return "\n".join(lines)
+
+
+@dataclass
+class AssemblyError(Exception):
+    """The program cannot be assembled; `exit_code` is what the command line returns."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    exit_code: int = 2
+
+    def __str__(self) -> str:
+        return "\n".join(d.render() for d in self.diagnostics)
+
+
+class UnsupportedError(AssemblyError):
+    """The program is PTX but uses instructions that are not implemented; all of them are listed."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        super().__init__(diagnostics, exit_code=4)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the closest known spelling, or an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else ""
