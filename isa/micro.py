@@ -132,3 +132,13 @@ class VectorBuilder(Protocol):
     def to_int(self, x: Any, type: str, signed: bool) -> Any: ...  # float -> integer, in range only
     def cast_pred(self, p: Any, type: str) -> Any: ...  # 0 or 1
     def permute(self, x: Any, lanes: list[int]) -> Any: ...  # constant lane permutation
+
+
+def lanes() -> tuple[Micro, ...]:
+    """Every declared lane micro-operation in numbering order (load the families first)."""
+    return tuple(sorted((op for op in MICROS.values() if op.is_lane), key=lambda op: op.name))
+
+
+def routines() -> tuple[str, ...]:
+    """Every unit routine that a declared micro-operation names, in numbering order."""
+    return tuple(sorted({op.unit for op in MICROS.values() if op.unit}))
