@@ -10,9 +10,44 @@
         e(IADD3, m.d, m.a, m.b)
 
 Syntax lines follow the manual: `{.x}` optional, `{.a|.b}` an optional choice, `.{a,b}` a required
-choice, `.NAME` with NAME in `sets=` a required named choice, `{.NAME}` an optional one.  Operands are
-named; a trailing `{, x}` is optional; `d|p` a pair; `[a]` an address; `{...}` marks a vector by its
-type letter in `operands=`.  Qualifiers may be written in any order except types.
+choice, `.NAME` with NAME in `sets=` a required named choice, `{.NAME}` an optional one, `{.a.b}` an
+optional sequence.  Required qualifiers stand in order, optional ones anywhere (as ptxas accepts).
+
+Operands are named (`imm-scale-a` becomes `m.imm_scale_a`); a trailing `{, x}` is optional (`m.x` is
+None when left out); `d|p` is a destination pair whose second half may be left out (None), as may
+`_`; `[a]` is an address, `[map, coords]` a tensor address, `{d}` a vector.  A first operand called
+d, d0.., p, q, r, state, pred or waitComplete is a destination (register or `_`), all others are sources.
+Forms with the same opcode are told apart by operand kinds and counts (`mov.b64 d, a;` with
+`types=dict(a="vec:b32:2")` beside the plain one), in the order of their declaration.
+
+Operand kinds in `types=` (default: from the opcode's type suffix; of two suffixes the first is the
+destination's, the last the sources'; u32 without one) and what `m.name` then is:
+
+==================  ==============================================================================
+"u32" "b64" "f16"   register or constant of that type: VReg, Const (floats as bits), or for the
+...                 address of a variable Const, of a parameter a 64-bit Const in the parameter window
+a name in `sets`    the type that the chosen member names
+"pred" ("d|p": p)   VReg of kind p, NotPred, PredConst
+"addr" "global"     `[..]`: `Address(base, offset)` with a 64-bit base; default of `[a]`: the opcode's
+"local" "const"     state spaces in order, generic ("addr") without one
+"shared"            `Address` with a 32-bit base (the low half of a 64-bit register)
+"param"             `[name+off]`: ParamWord; kind d when the instruction's type has 64 bits
+"tensor"            `[map, coords]`: `m.map` a 64-bit value, `m.coords` a list of 32-bit values
+"vec" "vec:T"       list of values of type T (default: the instruction's), any length or N; operands of
+"vec:T:N"           an opcode with .v2/.v4/.v8 are "vec:T:N" by default; elements `_` are None
+"imm"               a constant: Python int
+"label"             str, for `e(BRA, None, label=m.target)`
+"desc"              "b64"
+"any"               register or constant of any type (constants are 32 bits wide)
+"special"           a special register: `Special(name)`; every other kind refuses those
+==================  ==============================================================================
+8- and 16-bit registers are VReg kind r, 64-bit ones kind d.  For ld, st and cvt a register may be
+wider than the type (a wider source arrives as its low half).  `m.types` are the type suffixes,
+`m.mods` all qualifiers in the order written, `m.has(".sat")` tests one, `m["sem"]` is the chosen
+member of a set ('' without), `m.operand("a")` the syntax node for `e.error(..., operand=...)`.
+
+Copies that allocation may coalesce are the micro-operations named `MOV` (`u->u`), `MOV.64` (`U->U`)
+and `PMOV` (`p->p`).  Write moves of 64-bit registers and pack/unpack as MOVs on `e.lo(x)`, `e.hi(x)`.
 
 What a declaration drives: matching and errors, target check, lowering, `explain`, the docs table,
 and the enumeration of forms in tests.
@@ -24,7 +59,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from isa.micro import Micro
 from isa.syntax import Instr, Operand, Pos
@@ -78,6 +113,20 @@ class NotPred:
     reg: VReg
 
 
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register by its name with the percent sign (`%tid.x`)."""
+
+    name: str
+
+
+class Address(NamedTuple):
+    """`[base + offset]`: `base` a 32-bit (shared) or 64-bit value, `offset` signed bytes."""
+
+    base: "Value"
+    offset: int
+
+
 Value = VReg | Half | Const | ParamWord | PredConst | NotPred
 
 
@@ -87,7 +136,10 @@ class Match(Protocol):
 
     instr: Instr
     form: "Form"
+    types: tuple[str, ...]
+    mods: tuple[str, ...]
 
+    def operand(self, name: str) -> Operand | None: ...
     def has(self, qualifier: str) -> bool: ...
     def __getitem__(self, name: str) -> str: ...
     def __getattr__(self, name: str) -> Any: ...
