@@ -1,0 +1,1 @@
+"""Runs exported PTX on a real GPU and records outputs, times and counters."""

@@ -1,0 +1,252 @@
+"""Runs exported PTX kernels on a GPU: checks the outputs, records times, SM cycles and counters.
+
+    python -m tools.record.run_kernel --ptx build/fa3.ptx --problem fa3 --set seqlen=1024 --out DIR
+    python -m tools.record.run_kernel --jobs jobs.json --out DIR [--ncu]
+    python -m tools.record.run_kernel --compile build/ptx --out DIR
+
+A job list is a JSON list of objects with the fields of `Job`.  Every job runs in a process of its
+own with a time limit, so that a fault, a hang or a bad argument loses one job only.  `DIR` gets
+`results.json` (one object a job) and `outputs.npz` (arrays named job/array of the jobs with `save`).
+Needs the standard library, NumPy and a CUDA driver; ptxas and ncu are used when they are on PATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.record.driver import Gpu
+from tools.record.kernel import Launch, Run, assemble, run
+
+NCU_METRICS = (
+    "sm__cycles_active.max",
+    "sm__cycles_elapsed.max",
+    "smsp__inst_executed.sum",
+    "smsp__inst_executed_pipe_fma.sum",
+    "smsp__inst_executed_pipe_alu.sum",
+    "smsp__inst_executed_pipe_xu.sum",
+    "smsp__inst_executed_pipe_lsu.sum",
+    "smsp__inst_executed_pipe_uniform.sum",
+    "sm__inst_executed_pipe_tensor.sum",
+    "gpc__cycles_elapsed.avg.per_second",
+)
+
+
+@dataclass
+class Job:
+    """One thing to run.
+
+    `problem` names a shipped program, `options` are its problem's keywords; or `bench` names a
+    calibration family (`only` filters rows by name).  `ptx` is a file; `repeat` the timed
+    launches; `save` keeps the outputs.
+    """
+
+    name: str
+    ptx: str = ""
+    problem: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    bench: str = ""
+    only: str = ""
+    repeat: int = 10
+    clocks: bool = True
+    save: bool = False
+    seconds: float = 120.0
+
+
+def run_problem(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
+    """Launch a shipped program on its problem and compare with the float64 reference."""
+    from tools.record.problems import launch_of
+
+    launch, check = launch_of(job.problem, job.options, Path(job.ptx).read_text())
+    done = run(gpu, launch, job.repeat, job.clocks)
+    if job.save:
+        np.savez(out / f"{job.name}.npz", **{n: a for n, a in _arrays(launch).items()})
+    return {"launch": _geometry(launch), **_facts(done), "check": check()}
+
+
+def run_bench(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
+    """Run a family of the calibration suite on the GPU: rows of model-free measured values."""
+    from tools.record.bench import measure
+
+    return {"rows": measure(gpu, job.bench, job.only, job.repeat)}
+
+
+def _arrays(launch: Launch) -> dict[str, np.ndarray]:
+    arrays = [a.array if hasattr(a, "box") else a for a in launch.args]
+    return {f"arg{i}": a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
+
+
+def _geometry(launch: Launch) -> dict[str, Any]:
+    return {
+        "kernel": launch.kernel,
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "shared": launch.shared,
+        "cluster": launch.cluster,
+    }
+
+
+def _facts(done: Run) -> dict[str, Any]:
+    cycles = [c.cycles_max for c in done.cycles]
+    return {
+        "time_us": [round(1e3 * t, 3) for t in done.times_ms],
+        "time_us_median": round(1e3 * statistics.median(done.times_ms), 3) if done.times_ms else None,
+        "cycles_max": cycles,
+        "cycles_max_median": statistics.median(cycles) if cycles else None,
+        "sms": done.cycles[-1].sms if done.cycles else None,
+        "cycles": [asdict(c) for c in done.cycles[-1:]],
+        "clock_mhz": done.clock_mhz,
+        **done.attributes,
+        "ptxas": done.ptxas_log,
+    }
+
+
+def run_one(job: Job, out: Path) -> dict[str, Any]:
+    """One job in this process."""
+    with Gpu() as gpu:
+        facts = {"device": gpu.properties()}
+        return facts | (run_bench(gpu, job, out) if job.bench else run_problem(gpu, job, out))
+
+
+def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:
+    """One job in a process of its own; the result always has `job`, `ok` and, on failure, `error`."""
+    path = out / f"{job.name}.job.json"
+    path.write_text(json.dumps(asdict(job)))
+    command = [sys.executable, "-m", "tools.record.run_kernel", "--one", str(path), "--out", str(out)]
+    if ncu:
+        metrics = ",".join(NCU_METRICS)
+        # Launch 0 reads the clock, launch 1 is the first of the kernel: profile the next, warm one.
+        options = ["--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw"]
+        command = ["ncu", *options, "--metrics", metrics, "--launch-skip", "2", "--launch-count", "1", *command]
+    started = time.monotonic()
+    result: dict[str, Any] = {"job": asdict(job), "ok": False}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=job.seconds)
+        answer = out / f"{job.name}.result.json"
+        if answer.exists():
+            result |= json.loads(answer.read_text())
+            answer.unlink()
+        else:
+            result["error"] = f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        if ncu:
+            result["ncu"] = done.stdout[-8000:]
+    except subprocess.TimeoutExpired:
+        result["error"] = f"no result after {job.seconds} s"
+    except OSError as error:
+        result["error"] = f"could not start: {error}"
+    path.unlink()
+    result["wall_s"] = round(time.monotonic() - started, 2)
+    return result
+
+
+def compile_folder(folder: Path) -> list[dict[str, Any]]:
+    """Assemble every PTX file below `folder` with ptxas; registers and spills are in the log."""
+    if shutil.which("ptxas") is None:
+        raise SystemExit("no ptxas on PATH")
+    results = []
+    for path in sorted(folder.rglob("*.ptx")):
+        try:
+            results.append({"file": str(path), "ok": True, "ptxas": assemble(path.read_text())[1]})
+        except RuntimeError as error:
+            results.append({"file": str(path), "ok": False, "error": str(error)})
+    return results
+
+
+def _summary(result: dict[str, Any]) -> str:
+    name = result.get("file") or result["job"]["name"]
+    if not result["ok"]:
+        return f"FAIL {name}: {result.get('error', '?').strip().splitlines()[-1][:200]}"
+    facts = [f"{k}={result[k]}" for k in ("time_us_median", "cycles_max_median", "registers", "check") if k in result]
+    if "rows" in result:
+        facts.append(f"{len(result['rows'])} rows")
+    return f"ok   {name}: {' '.join(facts)}"
+
+
+def _gather(out: Path) -> None:
+    """Pack the per-job outputs into one file."""
+    arrays = {}
+    for path in sorted(out.glob("*.npz")):
+        if path.name != "outputs.npz":
+            with np.load(path) as saved:
+                arrays |= {f"{path.stem}/{name}": saved[name] for name in saved.files}
+            path.unlink()
+    if arrays:
+        np.savez_compressed(out / "outputs.npz", **arrays)
+
+
+def run_list(jobs: list[Job], out: Path, ncu: bool) -> int:
+    """Run the jobs; results are written after every job.  Returns the number of failures."""
+    results: list[dict[str, Any]] = []
+    for job in jobs:
+        results.append(in_own_process(job, out, ncu))
+        print(_summary(results[-1]), flush=True)
+        (out / "results.json").write_text(json.dumps(results, indent=1))
+    _gather(out)
+    return sum(not r["ok"] for r in results)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=Path, help="JSON job list")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--compile", type=Path, metavar="DIR", help="only assemble every .ptx below DIR")
+    parser.add_argument("--ptx", default="", help="PTX file of one job")
+    parser.add_argument("--problem", default="", help="shipped program whose problem to run")
+    parser.add_argument("--bench", default="", help="calibration family")
+    parser.add_argument("--only", default="", help="rows of the family whose name contains this")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="problem option")
+    parser.add_argument("--repeat", type=int, default=10)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--ncu", action="store_true", help="run every job under Nsight Compute")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "recorded")))
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line; the exit code is 1 when a job failed."""
+    args = _parser().parse_args(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.one:
+        job = Job(**json.loads(args.one.read_text()))
+        answer = args.out / f"{job.name}.result.json"
+        try:
+            answer.write_text(json.dumps({"ok": True} | run_one(job, args.out), default=float))
+            return 0
+        except Exception:
+            answer.write_text(json.dumps({"ok": False, "error": traceback.format_exc()[-6000:]}))
+            return 1
+    if args.compile:
+        results = compile_folder(args.compile)
+        (args.out / "compiled.json").write_text(json.dumps(results, indent=1))
+        print(*[_summary(r) for r in results], sep="\n")
+        return int(any(not r["ok"] for r in results))
+    if args.jobs:
+        jobs = [Job(**fields) for fields in json.loads(args.jobs.read_text())]
+    else:
+        options = {name: _value(value) for name, value in (pair.split("=", 1) for pair in args.set)}
+        name = args.problem or args.bench or "kernel"
+        jobs = [Job(name, args.ptx, args.problem, options, args.bench, args.only, args.repeat, save=args.save)]
+    return int(run_list(jobs, args.out, args.ncu) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
