@@ -95,8 +95,10 @@ class VectorBuilder(Protocol):
     """What `emit` functions may use: operations on 32-lane vectors.
 
     `emu.vector` implements it with LLVM; constants are splatted by `const`, types are
-    "u32", "f32", "u64", "f64", "f16", "u16", "u8", "pred".  Comparisons return predicates.
-    Shift counts must be below the width (clamp first).
+    "u32", "f32", "u64", "f64", "f16", "u16", "u8", "pred"; "u16x2", "f16x2", "f32x2", ... are the two
+    16-bit halves of each 32-bit lane and what they widen to.  Comparisons return predicates.
+    Shift counts must be below the width (clamp first).  An immediate is a 64-bit scalar: `splat` it,
+    or ask for its `flag` bits as conditions of `select` that are the same in every lane.
     """
 
     def const(self, value: int | float, type: str = "u32") -> Any: ...
@@ -122,7 +124,7 @@ class VectorBuilder(Protocol):
     def fma(self, x: Any, y: Any, z: Any) -> Any: ...
     def fabs(self, x: Any) -> Any: ...
     def fneg(self, x: Any) -> Any: ...
-    def call(self, name: str, *args: Any) -> Any: ...  # llvm intrinsic: rint floor ceil trunc sqrt log2 ctpop ctlz bitreverse
+    def call(self, name: str, *args: Any) -> Any: ...  # llvm intrinsic: rint floor ceil trunc sqrt log2 ctpop ctlz bitreverse umin umax smin smax
     def zext(self, x: Any, type: str) -> Any: ...
     def sext(self, x: Any, type: str) -> Any: ...
     def trunc(self, x: Any, type: str) -> Any: ...
@@ -131,6 +133,10 @@ class VectorBuilder(Protocol):
     def from_int(self, x: Any, type: str, signed: bool) -> Any: ...  # integer -> float, RNE
     def to_int(self, x: Any, type: str, signed: bool) -> Any: ...  # float -> integer, in range only
     def cast_pred(self, p: Any, type: str) -> Any: ...  # 0 or 1
+    def splat(self, imm: Any, type: str = "u32") -> Any: ...
+    def flag(self, imm: Any, bit: int) -> Any: ...
+    def pair(self, low: Any, high: Any) -> Any: ...  # u32 halves -> u64
+    def halves(self, x: Any) -> Any: ...  # 64-bit -> (low, high) u32
     def permute(self, x: Any, lanes: list[int]) -> Any: ...  # constant lane permutation
 
 
