@@ -193,9 +193,9 @@ def operand_type(form: Form, slot: Slot, chosen: dict[str, str], words: tuple[st
     Derived: addresses take the state spaces of the opcode in order (generic without one); other
     operands the type suffix, where of two the first is the destination's and the last the sources'.
     """
-    declared = form.types.get(name or slot.name)
-    if declared is not None:
-        return chosen.get(declared, declared) if declared in form.sets else declared
+    declared = form.types.get(name or slot.name, "")
+    if declared and not declared.startswith("vec"):
+        return chosen.get(declared, declared)
     if name and name == slot.second and slot.shape == "plain":
         return "pred"
     if slot.shape == "tensor":
@@ -206,7 +206,10 @@ def operand_type(form: Form, slot: Slot, chosen: dict[str, str], words: tuple[st
         return spaces[min(order, len(spaces) - 1)] if spaces else "addr"
     suffixes = [w for w in words if w in TYPES]
     base = (suffixes[0] if slot.destination else suffixes[-1]) if suffixes else "u32"
-    vector = slot.shape == "vec" or next((w for w in words if w in ("v2", "v4", "v8")), "")
-    if not vector:
-        return base
-    return f"vec:{base}:{vector[1:]}" if isinstance(vector, str) else f"vec:{base}"
+    if declared:
+        _, element, length = (*declared.split(":"), "", "")[:3]
+        return f"vec:{chosen.get(element, element) or base}:{length}"
+    if slot.shape == "vec":
+        return f"vec:{base}:"
+    width = next((w[1:] for w in words if w in ("v2", "v4", "v8")), "")
+    return f"vec:{base}:{width}" if width else base

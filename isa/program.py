@@ -13,6 +13,12 @@ from isa.syntax import Pos
 
 NO_PRED = 0  # predicate slot 0 is always true; never written
 
+# Windows of the generic address space.  Shared addresses are offsets (32 bits); the first kilobyte of
+# shared memory belongs to the system on sm_90 and later (as ptxas lays it out).
+PARAM_BASE = 0x0000_7000_0000_0000  # the parameter block, read-only
+GLOBAL_BASE = 0x0000_7100_0000_0000  # the module's .global and .const variables
+SHARED_BASE = 0x400
+
 INSTR = np.dtype(
     [
         ("op", np.uint16),  # lane: index among lane micro-operations; unit: index among unit routines
@@ -75,8 +81,8 @@ class Program:
     micro_names: list[str]  # per instruction
     args: list[ArgSlot]
     param_bytes: int
-    shared_static: int  # bytes of .shared variables (dynamic ones start after)
-    shared_symbols: dict[str, int]
+    shared_static: int  # bytes of .shared variables (dynamic ones start after), from SHARED_BASE
+    shared_symbols: dict[str, int]  # shared addresses
     block_hint: tuple[int, int, int] | None  # .reqntid
     max_registers: int | None  # .maxnreg
     min_ctas: int
@@ -87,7 +93,8 @@ class Program:
     spilled: int = 0
     warnings: list[str] = field(default_factory=list)
     global_image: bytes = b""  # initialised .global/.const variables
-    global_symbols: dict[str, int] = field(default_factory=dict)
+    global_symbols: dict[str, int] = field(default_factory=dict)  # generic addresses, from GLOBAL_BASE
+    local_bytes: int = 0  # .local variables a thread; their addresses start at 0
 
     @property
     def rows(self) -> int:

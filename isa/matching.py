@@ -1,0 +1,197 @@
+"""Instructions against the registry: which form is meant, and what its operands are.
+
+`match(instr, names)` is pure: the caller supplies the scope through `Names`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from isa import registry
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
+from isa.forms import TYPES, Slot, Template, match_qualifiers, operand_type, template
+from isa.operands import Names, OperandError, convert
+from isa.registry import Form
+from isa.syntax import Instr, Operand, Pair, Sink
+from isa.vocabulary import OPCODES, QUALIFIERS
+
+
+class Matched:
+    """The `isa.registry.Match` of one instruction."""
+
+    __slots__ = ("instr", "form", "mods", "types", "_chosen", "_values", "_nodes")
+
+    def __init__(
+        self,
+        instr: Instr,
+        form: Form,
+        chosen: dict[str, str],
+        values: dict[str, Any],
+        nodes: dict[str, Operand],
+    ) -> None:
+        self.instr = instr
+        self.form = form
+        self.mods = tuple(instr.opcode.split(".")[1:])
+        self.types = tuple(w for w in self.mods if w in TYPES)
+        self._chosen = chosen
+        self._values = values
+        self._nodes = nodes
+
+    def has(self, qualifier: str) -> bool:
+        """Whether the instruction was written with `.qualifier` (the dot may be left out)."""
+        return qualifier.lstrip(".") in self.mods
+
+    def operand(self, name: str) -> Operand | None:
+        """The syntax node of an operand, None when it was left out."""
+        return self._nodes.get(name)
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.form.sets:
+            raise KeyError(f"'{self.form.syntax}' has no set '{name}'")
+        return self._chosen.get(name, "")
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"'{self.form.syntax}' has no operand '{name}'") from None
+
+
+Spelled = tuple[Form, Template, dict[str, str]]
+
+
+@lru_cache(maxsize=None)
+def spelled(opcode: str) -> tuple[Spelled, ...]:
+    """The forms that the opcode spells, whatever its operands, with the chosen set members."""
+    base, *words = opcode.split(".")
+    found = []
+    for form in registry.FORMS.get(base, ()):
+        chosen = match_qualifiers(template(form), tuple(words))
+        if chosen is not None:
+            found.append((form, template(form), chosen))
+    return tuple(found)
+
+
+def match(instr: Instr, names: Names) -> Matched:
+    """Match one instruction; AssemblyError or UnsupportedError explains why it cannot be."""
+    candidates = spelled(instr.opcode)
+    if not candidates:
+        raise _unknown_opcode(instr, names)
+    on_target = [c for c in candidates if names.target in c[0].targets]
+    if not on_target:
+        raise _wrong_target(instr, candidates[0][0], names)
+    failures: list[tuple[int, Form, OperandError]] = []
+    for form, compiled, chosen in on_target:
+        layouts = compiled.layouts(len(instr.operands))
+        if not layouts:
+            failures.append((-1, form, _count_error(compiled, len(instr.operands))))
+        for layout in layouts:
+            values: dict[str, Any] = dict.fromkeys(compiled.names)
+            nodes: dict[str, Operand] = {}
+            done = 0
+            try:
+                for slot, node in zip(layout, instr.operands, strict=True):
+                    _bind(instr, form, slot, node, chosen, names, values, nodes)
+                    done += 1
+            except OperandError as error:
+                failures.append((error.rank + done, form, error))
+                continue
+            return Matched(instr, form, chosen, values, nodes)
+    _, form, error = max(failures, key=lambda f: f[0])
+    hint = f"{error.hint}; expected {form.syntax}" if error.hint else f"expected {form.syntax}"
+    raise AssemblyError([Diagnostic(instr.pos, str(error), hint, names.source_line(instr.pos))])
+
+
+def _bind(
+    instr: Instr,
+    form: Form,
+    slot: Slot,
+    node: Operand,
+    chosen: dict[str, str],
+    names: Names,
+    values: dict[str, Any],
+    nodes: dict[str, Operand],
+) -> None:
+    """Convert one operand (both halves of a pair) into `values`."""
+    base, *words = instr.opcode.split(".")
+    qualifiers = tuple(words)
+    first: Operand = node
+    if isinstance(node, Pair):
+        if not slot.second or slot.shape != "plain":
+            raise OperandError(f"'{slot.name}' of '{instr.opcode}' takes no 'd|p' pair")
+        first = node.first
+        kind = operand_type(form, slot, chosen, qualifiers, slot.second)
+        values[slot.second] = convert(node.second, kind, names, destination=True, relaxed=False, wide=False)
+        nodes[slot.second] = node.second
+    kind = operand_type(form, slot, chosen, qualifiers)
+    nodes[slot.name] = node
+    if isinstance(first, Sink) and not slot.destination:
+        raise OperandError(f"'_' cannot stand for the source '{slot.name}'")
+    relaxed = base in ("ld", "st", "cvt", "ldu")
+    wide = any(w.endswith("64") for w in words if w in TYPES)
+    value = convert(first, kind, names, destination=slot.destination, relaxed=relaxed, wide=wide)
+    if slot.shape == "tensor":
+        values[slot.name], values[slot.second] = value
+    else:
+        values[slot.name] = value
+
+
+# ---- diagnostics --------------------------------------------------------------------------------
+
+
+def _count_error(form: Template, given: int) -> OperandError:
+    counts = form.counts()
+    expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return OperandError(f"{given} operands given, {expected} expected")
+
+
+def _wrong_target(instr: Instr, form: Form, names: Names) -> AssemblyError:
+    only = ", ".join(form.targets)
+    message = f"'{instr.opcode}' is {only} only, this module targets {names.target}"
+    return AssemblyError([Diagnostic(instr.pos, message, f"expected {form.syntax}", names.source_line(instr.pos))])
+
+
+def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
+    """Sort a spelling that no form takes into unimplemented PTX and mistakes."""
+    base, *words = instr.opcode.split(".")
+    line = names.source_line(instr.pos)
+    forms = registry.FORMS.get(base, [])
+    if not forms:
+        if base in OPCODES:
+            return UnsupportedError([Diagnostic(instr.pos, f"'{instr.opcode}' is not implemented", "", line)])
+        hint = nearest(base, registry.FORMS)
+        return AssemblyError([Diagnostic(instr.pos, f"unknown instruction '{instr.opcode}'", hint, line)])
+    templates = [template(f) for f in forms]
+    vocabulary = frozenset().union(*(t.vocabulary for t in templates))
+    closest = max(zip(forms, templates, strict=True), key=lambda ft: _likeness(ft[1], words))[0]
+    strange = [w for w in words if w not in vocabulary]
+    if strange and all(w in QUALIFIERS for w in strange):
+        message = f"'.{strange[0]}' of '{instr.opcode}' is not implemented"
+        return UnsupportedError([Diagnostic(instr.pos, message, f"implemented: {closest.syntax}", line)])
+    if strange:
+        message = f"unknown qualifier '.{strange[0]}' in '{instr.opcode}'"
+        hint = nearest(strange[0], vocabulary)
+    else:
+        message, hint = _misplaced(instr.opcode, template(closest), words), ""
+    expected = f"expected {closest.syntax}"
+    return AssemblyError([Diagnostic(instr.pos, message, f"{hint} {expected}".strip(), line)])
+
+
+def _likeness(form: Template, words: list[str]) -> int:
+    """How well a spelling fits: shared words count, missing required ones cost double."""
+    shared = sum(w in form.vocabulary for w in words)
+    missing = sum(not any(w in choice.members for w in words) for choice in form.required)
+    return 2 * shared - 2 * missing - len(words)
+
+
+def _misplaced(opcode: str, form: Template, words: list[str]) -> str:
+    for choice in form.required:
+        if not any(w in choice.members for w in words):
+            members = sorted(choice.members)
+            listed = ", ".join(f".{m}" for m in members[:8]) + (", ..." if len(members) > 8 else "")
+            return f"'{opcode}' needs {'one of ' if len(members) > 1 else ''}{listed}"
+    extra = [w for w in words if w not in form.vocabulary]
+    if extra:
+        return f"'.{extra[0]}' cannot be combined with the rest of '{opcode}'"
+    return f"the qualifiers of '{opcode}' are repeated or out of order"

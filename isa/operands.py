@@ -1,0 +1,275 @@
+"""Operand nodes against operand kinds: syntax in, `isa.registry` values out.
+
+The kinds are listed in `isa.registry`.  What `ptxas` takes was tried for each rule: bit types go with
+every type of their width, integers with integers, floats with floats; integer constants wrap, a
+float operand wants a constant with a point or in `0f` form, and 16-bit floats take no constants.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from isa.errors import nearest
+from isa.program import PARAM_BASE
+from isa.registry import Address, Const, Half, NotPred, ParamWord, PredConst, Special, Value, VReg
+from isa.syntax import Addr, Float, Int, Neg, Not, Operand, Pos, Reg, Sink, Sym, TensorAddr, Vec
+
+WIDTHS = {
+    "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
+    "e4m3": 8, "e5m2": 8, "e4m3x2": 16, "e5m2x2": 16,
+    "b32": 32, "u32": 32, "s32": 32, "f32": 32, "tf32": 32, "f16x2": 32, "bf16x2": 32, "u16x2": 32, "s16x2": 32,
+    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128,
+}  # fmt: skip
+# Types whose registers are declared as plain bits; ptxas takes .f16 registers only where the type is f16 or f16x2.
+PACKED = frozenset(("tf32", "bf16", "bf16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2", "f32x2"))
+
+
+class OperandError(Exception):
+    """Why an operand does not fit; `rank` raises errors that surely name the author's mistake."""
+
+    def __init__(self, message: str, hint: str = "", rank: int = 0) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.rank = rank
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A variable or parameter: its state space and its byte address there."""
+
+    name: str
+    space: str  # "shared", "global", "const", "local", "param"
+    address: int
+
+
+class Names(Protocol):
+    """The scope of an instruction."""
+
+    target: str
+
+    def register(self, name: str) -> tuple[VReg, str] | None: ...
+    def symbol(self, name: str) -> Symbol | None: ...
+    def label(self, name: str) -> str | None: ...
+    def special(self, name: str) -> bool: ...
+    def known(self) -> list[str]: ...
+    def source_line(self, pos: Pos) -> str: ...
+
+
+def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxed: bool, wide: bool) -> Any:
+    """The value of `node` as an operand of `kind`.
+
+    `destination`: only registers and `_` fit.  `relaxed`: registers may be wider than the kind.
+    `wide`: a parameter is read as 64 bits.  Raises OperandError.
+    """
+    if kind in ("addr", "global", "local", "const", "shared", "param"):
+        return _address(node, kind, names, wide)
+    if kind == "tensor":
+        return _tensor(node, names)
+    if kind.startswith("vec"):
+        return _vector(node, kind, names, destination, relaxed)
+    if kind == "label":
+        return _label(node, names)
+    if kind == "imm":
+        if not isinstance(node, Int):
+            raise OperandError(f"expected a constant, found {describe(node)}")
+        return node.value
+    if kind == "special":
+        if isinstance(node, Reg) and names.register(node.name) is None and names.special(node.name):
+            return Special(node.name)
+        raise OperandError(f"expected a special register, found {describe(node)}")
+    if destination and isinstance(node, Sink):
+        return None
+    if kind == "pred":
+        return _predicate(node, names, destination)
+    return _scalar(node, "b64" if kind == "desc" else kind, names, destination, relaxed)
+
+
+def describe(node: Operand) -> str:
+    """A few words for messages."""
+    match node:
+        case Reg(name):
+            return f"the register {name}"
+        case Sym(name):
+            return f"the name '{name}'"
+        case Int(value):
+            return f"the constant {value}"
+        case Float(value):
+            return f"the constant {value}"
+        case Addr() | TensorAddr():
+            return "an address in brackets"
+        case Vec(items):
+            return f"a vector of {len(items)}"
+        case Not() | Neg():
+            return "a negated operand"
+        case Sink():
+            return "'_'"
+        case _:
+            return "a pair" if hasattr(node, "second") else "a string"
+
+
+def _register(node: Reg, names: Names) -> tuple[VReg, str]:
+    found = names.register(node.name)
+    if found is not None:
+        return found
+    if names.special(node.name):
+        raise OperandError(f"the special register {node.name} can only be read by mov", "mov it to a register first", 50)
+    raise OperandError(f"{node.name} is not declared", nearest(node.name, names.known()), 100)
+
+
+def _predicate(node: Operand, names: Names, destination: bool) -> Value:
+    negated = isinstance(node, Not)
+    item = node.item if isinstance(node, Not) else node
+    if isinstance(item, Int) and not destination:
+        return PredConst(bool(item.value) != negated)
+    if not isinstance(item, Reg) or (negated and destination):
+        raise OperandError(f"expected a predicate, found {describe(node)}")
+    reg, declared = _register(item, names)
+    if reg.kind != "p":
+        raise OperandError(f"expected a predicate, {item.name} is .{declared}")
+    return NotPred(reg) if negated else reg
+
+
+def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: bool) -> Value:
+    if kind != "any" and kind not in WIDTHS:
+        raise ValueError(f"'{kind}' is no operand kind")
+    if isinstance(node, Reg):
+        reg, declared = _register(node, names)
+        if kind == "any":
+            return reg
+        if not compatible(kind, declared, relaxed):
+            raise OperandError(f"{node.name} is .{declared}, the operand has type .{kind}", rank=1)
+        if WIDTHS[kind] <= 32 and reg.kind == "d":
+            if destination:
+                raise OperandError(f"a 64-bit destination of a .{kind} result is not supported", rank=1)
+            return Half(reg, 0)
+        return reg
+    if destination:
+        raise OperandError(f"expected a register, found {describe(node)}")
+    if isinstance(node, Int | Float):
+        return constant(node, "b32" if kind == "any" else kind)
+    if isinstance(node, Sym):
+        return _symbol_address(node, kind, names)
+    raise OperandError(f"expected a register or a constant, found {describe(node)}")
+
+
+def compatible(kind: str, declared: str, relaxed: bool) -> bool:
+    """Whether a register declared `.declared` may stand where `.kind` is wanted."""
+    if declared == "pred" or kind == "pred":
+        return declared == kind
+    if WIDTHS[declared] != WIDTHS[kind] and not (relaxed and WIDTHS[declared] > WIDTHS[kind]):
+        return False
+    if declared[0] == "b" or kind[0] == "b" and kind not in PACKED:
+        return True
+    if kind in PACKED:
+        return False
+    return (declared[0] == "f") == (kind[0] == "f")
+
+
+def constant(node: Int | Float, kind: str) -> Const:
+    """A constant as bits of `kind`; integers wrap to the width."""
+    width = WIDTHS[kind]
+    row = "d" if width == 64 else "r"
+    if isinstance(node, Int):
+        if kind in ("f32", "f64"):
+            raise OperandError(f"a .{kind} operand wants a floating constant", f"write {node.value}.0", 1)
+        return Const(node.value & ((1 << width) - 1), row)
+    if kind == "f64":
+        return Const(struct.unpack("<Q", struct.pack("<d", node.value))[0], "d")
+    if kind == "f32":
+        bits = node.bits if node.width == 32 and node.bits is not None else _f32_bits(node.value)
+        return Const(bits, "r")
+    if kind in ("b32", "b64") and node.bits is not None and node.width == width:
+        return Const(node.bits, row)
+    raise OperandError(f"a .{kind} operand takes no floating constant", rank=1)
+
+
+def _f32_bits(value: float) -> int:
+    try:
+        packed = struct.pack("<f", value)
+    except OverflowError:
+        packed = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+    return int(struct.unpack("<I", packed)[0])
+
+
+def _symbol(node: Sym, names: Names) -> Symbol:
+    symbol = names.symbol(node.name)
+    if symbol is None:
+        raise OperandError(f"'{node.name}' is not declared", nearest(node.name, names.known()), 100)
+    return symbol
+
+
+def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
+    symbol = _symbol(node, names)
+    if kind[0] == "f" or (kind != "any" and WIDTHS[kind] < 32):
+        raise OperandError(f"the address of '{node.name}' cannot be a .{kind} operand")
+    address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0)
+    wide = kind != "any" and WIDTHS[kind] == 64
+    return Const(address if wide else address & 0xFFFFFFFF, "d" if wide else "r")
+
+
+def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | ParamWord:
+    if not isinstance(node, Addr):
+        raise OperandError(f"expected an address in brackets, found {describe(node)}")
+    narrow = kind == "shared"
+    if isinstance(node.base, Sym):
+        symbol = _symbol(node.base, names)
+        if kind == "param":
+            if symbol.space != "param":
+                raise OperandError(f"'{symbol.name}' is a .{symbol.space} variable, not a parameter", rank=1)
+            return ParamWord(symbol.address + node.offset, "d" if wide else "r")
+        if kind != "addr" and symbol.space != kind:
+            raise OperandError(f"'{symbol.name}' is in .{symbol.space}, the instruction accesses .{kind}", rank=1)
+        if kind == "addr" and symbol.space == "shared":
+            raise OperandError(f"'{symbol.name}' needs a .shared instruction or cvta.shared", rank=1)
+        address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0) + node.offset
+        return Address(Const(address & 0xFFFFFFFF) if narrow else Const(address, "d"), 0)
+    if isinstance(node.base, Int):
+        return Address(constant(Int(node.base.value + node.offset), "b32" if narrow else "b64"), 0)
+    if not isinstance(node.base, Reg):
+        raise OperandError(f"an address needs a register, a variable or a constant, found {describe(node.base)}")
+    reg, declared = _register(node.base, names)
+    if kind == "param":
+        raise OperandError("parameters are addressed by name", rank=1)
+    if reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
+        wanted = "32-bit or 64-bit" if narrow else "64-bit"
+        raise OperandError(f"{node.base.name} is .{declared}, the address needs a {wanted} register", rank=1)
+    return Address(Half(reg, 0) if narrow and reg.kind == "d" else reg, node.offset)
+
+
+def _tensor(node: Operand, names: Names) -> tuple[Value, list[Value]]:
+    if not isinstance(node, TensorAddr):
+        raise OperandError(f"expected a tensor address [map, {{c0, ...}}], found {describe(node)}")
+    address = _address(Addr(node.base, node.offset), "addr", names, wide=True)
+    assert isinstance(address, Address)
+    if address.offset:
+        raise OperandError("the address of a tensor map takes no offset here", "add it to the register")
+    return address.base, [_scalar(c, "b32", names, False, False) for c in node.coords.items]
+
+
+def _vector(node: Operand, kind: str, names: Names, destination: bool, relaxed: bool) -> list[Value | None]:
+    _, element, length = kind.split(":")
+    if not isinstance(node, Vec):
+        count = f" of {length}" if length else ""
+        raise OperandError(f"expected a vector{count}, found {describe(node)}")
+    if length and len(node.items) != int(length):
+        raise OperandError(f"expected a vector of {length}, found {describe(node)}", rank=1)
+    values: list[Value | None] = []
+    for item in node.items:
+        if isinstance(item, Sink):
+            if not destination:
+                raise OperandError("'_' cannot stand in a source vector")
+            values.append(None)
+        else:
+            values.append(_scalar(item, element, names, destination, relaxed))
+    return values
+
+
+def _label(node: Operand, names: Names) -> str:
+    if not isinstance(node, Sym):
+        raise OperandError(f"expected a label, found {describe(node)}")
+    label = names.label(node.name)
+    if label is None:
+        raise OperandError(f"there is no label '{node.name}' here", nearest(node.name, names.known()), 100)
+    return label
