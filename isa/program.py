@@ -18,6 +18,9 @@ NO_PRED = 0  # predicate slot 0 is always true; never written
 PARAM_BASE = 0x0000_7000_0000_0000  # the parameter block, read-only
 GLOBAL_BASE = 0x0000_7100_0000_0000  # the module's .global and .const variables
 SHARED_BASE = 0x400
+WINDOW_SIZE = 1 << 32  # of the two windows below: the low half of a generic address is the address inside
+LOCAL_WINDOW = 0x0000_7E00_0000_0000
+SHARED_WINDOW = 0x0000_7F00_0000_0000
 
 INSTR = np.dtype(
     [
