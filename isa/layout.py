@@ -1,0 +1,95 @@
+"""Where variables and parameters lie: shared, global, constant and local memory, the parameter block."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+
+from isa.errors import AssemblyError, Diagnostic
+from isa.operands import WIDTHS, Symbol, constant
+from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
+from isa.syntax import Block, Float, Int, Kernel, Module, Param, Stmt, VarDecl
+
+
+class Layout:
+    """Addresses of the module's variables and of one kernel's parameters and variables.
+
+    Static shared variables lie in the order of their declaration from `SHARED_BASE`; unsized extern
+    arrays all start after those (PTX ISA 5.1.7, 7.2).  Parameters follow each other with their natural
+    alignment.
+    """
+
+    def __init__(self, module: Module, kernel: Kernel) -> None:
+        self.symbols: dict[str, Symbol] = {}
+        self.args: list[ArgSlot] = []
+        self.param_bytes = 0
+        self.image = bytearray()
+        self._ends = {"shared": SHARED_BASE, "local": 0}
+        self._placed: dict[int, Symbol] = {}
+        variables = [item for item in module.items if isinstance(item, VarDecl)]
+        for decl in sorted([*variables, *_variables(kernel.body)], key=lambda v: v.count is None):
+            self._placed[id(decl)] = self._place(decl)
+        self.symbols |= {v.name: self.place(v) for v in variables}
+        for param in kernel.params:
+            self._place_param(param)
+
+    @property
+    def shared_end(self) -> int:
+        """The first shared address after the static variables placed so far."""
+        return self._ends["shared"]
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local variables a thread."""
+        return self._ends["local"]
+
+    def in_space(self, *spaces: str) -> dict[str, int]:
+        """Addresses of the module's variables in some state spaces."""
+        return {s.name: s.address for s in self.symbols.values() if s.space in spaces}
+
+    def place(self, decl: VarDecl) -> Symbol:
+        """The address of a variable of the module or of the kernel's body."""
+        return self._placed[id(decl)]
+
+    def _place(self, decl: VarDecl) -> Symbol:
+        size = WIDTHS[decl.type] // 8
+        align = max(decl.align, size)
+        if decl.space in ("global", "const"):
+            self.image += bytes(-len(self.image) % align)
+            address = GLOBAL_BASE + len(self.image)
+            data = b"".join(_bytes(decl, item) for item in decl.init)
+            self.image += data + bytes(max(0, (decl.count or 0) * size - len(data)))
+            return Symbol(decl.name, decl.space, address)
+        if decl.space not in self._ends:
+            raise AssemblyError([Diagnostic(decl.pos, f".{decl.space} variables are not supported")])
+        address = -(-self._ends[decl.space] // align) * align
+        self._ends[decl.space] = address + (decl.count or 0) * size
+        return Symbol(decl.name, decl.space, address)
+
+    def _place_param(self, param: Param) -> None:
+        element = WIDTHS[param.type] // 8
+        size = element * (1 if param.count is None else param.count)
+        align = max(param.align, element)
+        offset = -(-self.param_bytes // align) * align
+        self.args.append(ArgSlot(param.name, param.type, offset, size, align))
+        self.symbols[param.name] = Symbol(param.name, "param", offset)
+        self.param_bytes = offset + size
+
+
+def _bytes(decl: VarDecl, item: object) -> bytes:
+    if not isinstance(item, Int | Float):
+        raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants")])
+    size = WIDTHS[decl.type] // 8
+    return struct.pack("<Q", constant(item, decl.type).bits)[:size]
+
+
+
+
+def _variables(body: Iterable[Stmt]) -> Iterator[VarDecl]:
+    """Every variable of a body, nested blocks included, in the order of the text."""
+    for statement in body:
+        if isinstance(statement, VarDecl):
+            yield statement
+        elif isinstance(statement, Block):
+            yield from _variables(statement.body)

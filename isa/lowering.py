@@ -1,0 +1,276 @@
+"""From one expanded kernel to micro-operations on virtual registers.
+
+Walks the body with PTX scoping (registers, variables and labels of a block are seen inside it only),
+matches every instruction and runs its declared lowering.  All findings of a kernel are reported
+together.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
+from isa.layout import Layout
+from isa.matching import match
+from isa.micro import Micro
+from isa.operands import Symbol
+from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Value, VReg
+from isa.syntax import Block, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, VarDecl
+
+KINDS = {"pred": "p"} | {f"{c}{w}": "r" for c in "bus" for w in (8, 16, 32)} | {f"{c}64": "d" for c in "busf"}
+KINDS |= {"f16": "r", "f16x2": "r", "f32": "r", "bf16": "r", "bf16x2": "r"}
+
+PredSource = VReg | NotPred | PredConst
+
+
+@dataclass(slots=True)
+class MicroOp:
+    """One micro-operation on virtual registers.
+
+    `results` and `sources` follow the letters of the signature (an `L` is a tuple; the letter `i` has
+    no entry: see `imm`).  `guard` None means always.
+    """
+
+    micro: Micro
+    results: tuple[Any, ...]
+    sources: tuple[Any, ...]
+    imm: int
+    label: str | None
+    guard: PredSource | None
+    pos: Pos
+    role: str
+
+
+@dataclass
+class Code:
+    """A lowered kernel: micro-operations, where labels stand, and how many registers were handed out."""
+
+    kernel: Kernel
+    target: str
+    ops: list[MicroOp] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)  # unique label -> index of the next operation
+    registers: int = 0  # virtual register ids are below this
+
+
+class Scope:
+    """One `{ }` block: its registers, labels and variables, then those outside."""
+
+    def __init__(self, outer: Scope | None, serial: int) -> None:
+        self.outer = outer
+        self.serial = serial
+        self.declared: dict[str, str] = {}
+        self.ranges: dict[str, tuple[int, str]] = {}
+        self.registers: dict[str, tuple[VReg, str]] = {}
+        self.labels: dict[str, str] = {}
+        self.symbols: dict[str, Symbol] = {}
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and the ones around it, innermost first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+    def declare(self, decl: RegDecl) -> None:
+        """Enter the names of a `.reg` directive."""
+        for name, count in decl.names:
+            if count is None:
+                self.declared[name] = decl.type
+            else:
+                self.ranges[name] = (count, decl.type)
+
+    def type_of(self, name: str) -> str | None:
+        """The declared type of a register of this very scope."""
+        if name in self.declared:
+            return self.declared[name]
+        tail = re.search(r"(0|[1-9]\d*)$", name)
+        while tail:
+            count, kind = self.ranges.get(name[: tail.start()], (0, ""))
+            if int(tail[1]) < count:
+                return kind
+            tail = re.compile(r"(0|[1-9]\d*)$").search(name, tail.start() + 1)
+        return None
+
+
+class Lowering:
+    """The walk; it is the `Emitter` of lowerings and the `Names` of matching."""
+
+    def __init__(self, kernel: Kernel, target: str, layout: Layout, source_line: Callable[[Pos], str]) -> None:
+        self.target = target
+        self.pos = kernel.pos
+        self.code = Code(kernel, target)
+        self.layout = layout
+        self.source_line = source_line
+        self._scope = Scope(None, 0)
+        self._scopes = 0
+        self._guard: PredSource | None = None
+        self._role = ""
+        self._errors: list[AssemblyError] = []
+
+    # ---- Emitter ----
+
+    def __call__(self, op: Micro, results: Any, *sources: Any, imm: int = 0, label: str | None = None) -> None:
+        """Append a micro-operation under the instruction's guard (see `isa.registry.Emitter`)."""
+        wanted = op.results
+        given = () if results is None and not wanted else results if isinstance(results, tuple) else (results,)
+        letters = op.sources.replace("i", "")
+        if len(given) != len(wanted) or len(sources) != len(letters):
+            raise TypeError(f"{op.name} is {op.sig}: {len(given)} results and {len(sources)} sources given")
+        self.code.ops.append(
+            MicroOp(
+                op,
+                tuple(map(_shaped, wanted, given)),
+                tuple(map(_shaped, letters, sources)),
+                imm,
+                label,
+                self._guard,
+                self.pos,
+                self._role,
+            )
+        )
+
+    def tmp(self, kind: str = "r") -> VReg:
+        """A fresh virtual register of kind r, d or p."""
+        self.code.registers += 1
+        return VReg(self.code.registers - 1, kind)
+
+    def lo(self, x: Value) -> Value:
+        """The low 32 bits of a 64-bit value."""
+        return half(x, 0)
+
+    def hi(self, x: Value) -> Value:
+        """The high 32 bits of a 64-bit value."""
+        return half(x, 1)
+
+    def error(self, message: str, hint: str = "", operand: Operand | None = None) -> AssemblyError:
+        """An error at the current instruction, to be raised."""
+        return AssemblyError([Diagnostic(self.pos, message, hint, self.source_line(self.pos))])
+
+    # ---- Names ----
+
+    def register(self, name: str) -> tuple[VReg, str] | None:
+        """The virtual register and declared type of a name in scope."""
+        for scope in self._scope.chain():
+            found = scope.registers.get(name)
+            if found is not None:
+                return found
+            declared = scope.type_of(name)
+            if declared is not None:
+                kind = KINDS.get(declared)
+                if kind is None:
+                    raise self.error(f"registers of type .{declared} are not supported")
+                scope.registers[name] = (self.tmp(kind), declared)
+                return scope.registers[name]
+        return None
+
+    def symbol(self, name: str) -> Symbol | None:
+        """A variable or parameter in scope."""
+        for scope in self._scope.chain():
+            if name in scope.symbols:
+                return scope.symbols[name]
+        return self.layout.symbols.get(name)
+
+    def label(self, name: str) -> str | None:
+        """The unique spelling of a label in scope."""
+        return next((s.labels[name] for s in self._scope.chain() if name in s.labels), None)
+
+    def special(self, name: str) -> bool:
+        """Whether a name is a special register."""
+        return name in importlib.import_module("isa.ops.special").SPECIAL
+
+    def known(self) -> list[str]:
+        """Every name in scope, for suggestions."""
+        names: list[str] = list(self.layout.symbols)
+        for scope in self._scope.chain():
+            names += [*scope.declared, *scope.symbols, *scope.labels]
+            names += [f"{p}{i}" for p, (count, _) in scope.ranges.items() for i in range(min(count, 512))]
+        return names
+
+    # ---- the walk ----
+
+    def run(self) -> Code:
+        """Lower the whole body; raises one error with every finding."""
+        self._block(self.code.kernel.body, self._scope)
+        if self._errors:
+            findings = [d for e in self._errors for d in e.diagnostics]
+            if all(isinstance(e, UnsupportedError) for e in self._errors):
+                raise UnsupportedError(findings)
+            raise AssemblyError(findings)
+        return self.code
+
+    def _block(self, body: tuple[Stmt, ...], scope: Scope) -> None:
+        outer, self._scope = self._scope, scope
+        for statement in body:
+            if isinstance(statement, Label):
+                scope.labels[statement.name] = f"{statement.name}@{scope.serial}"
+            elif isinstance(statement, VarDecl):
+                scope.symbols[statement.name] = self.layout.place(statement)
+        for statement in body:
+            self._statement(statement)
+        self._scope = outer
+
+    def _statement(self, statement: Stmt) -> None:
+        try:
+            if isinstance(statement, Instr):
+                self._instruction(statement)
+            elif isinstance(statement, RegDecl):
+                self._scope.declare(statement)
+            elif isinstance(statement, Label):
+                self.code.labels[self._scope.labels[statement.name]] = len(self.code.ops)
+            elif isinstance(statement, Block):
+                self._scopes += 1
+                self._block(statement.body, Scope(self._scope, self._scopes))
+        except AssemblyError as error:
+            self._errors.append(error)
+
+    def _instruction(self, instr: Instr) -> None:
+        self.pos, self._role = instr.pos, instr.role
+        matched = match(instr, self)
+        self._guard = self._guard_of(instr.guard)
+        matched.form.lower(self, matched)
+
+    def _guard_of(self, guard: Guard | None) -> PredSource | None:
+        if guard is None:
+            return None
+        found = self.register(guard.reg)
+        if found is None:
+            raise self.error(f"{guard.reg} is not declared", nearest(guard.reg, self.known()))
+        reg, declared = found
+        if reg.kind != "p":
+            raise self.error(f"a guard is a predicate, {guard.reg} is .{declared}")
+        return NotPred(reg) if guard.negated else reg
+
+
+def _shaped(letter: str, value: Any) -> Any:
+    """Check a value against its signature letter; lists become tuples."""
+    if letter == "L":
+        return tuple(value)
+    kind = "p" if letter == "p" else "d" if letter in "UD" else "r"
+    if value is not None and _kind_of(value) != kind:
+        raise TypeError(f"{value} where the signature has '{letter}'")
+    return value
+
+
+def _kind_of(value: Value) -> str:
+    if isinstance(value, Half):
+        return "r"
+    if isinstance(value, NotPred | PredConst):
+        return "p"
+    return value.kind
+
+
+def half(x: Value, index: int) -> Value:
+    """One 32-bit half of a 64-bit value."""
+    match x:
+        case VReg(kind="d"):
+            return Half(x, index)
+        case Const(bits, "d"):
+            return Const((bits >> 32 * index) & 0xFFFFFFFF)
+        case ParamWord(offset, "d"):
+            return ParamWord(offset + 4 * index)
+        case _:
+            raise TypeError(f"{x} has no halves")
