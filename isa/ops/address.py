@@ -1,0 +1,119 @@
+"""Addresses: what unit operations take, `cvta` and `isspacep` (PTX ISA 9.7.9.20, 9.7.9.19).
+
+Generic, global, constant and parameter addresses are the same 64-bit numbers (`isa.program`).  Shared
+and local memory are windows of the generic space whose low half is the address inside, so that
+converting costs two moves, which allocation may coalesce.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isa.micro import MICROS, lane
+from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
+from isa.registry import Address, Const, Emitter, Match, Value, instruction
+
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+INT32 = range(-(1 << 31), 1 << 31)
+
+
+def in_space(value: int, window: int) -> bool:
+    """Whether a generic address lies in the 4 GiB window with this upper half."""
+    return value >> 32 == window
+
+
+def in_global(value: int) -> bool:
+    """Whether a generic address lies in none of the windows."""
+    return value >> 32 not in (PARAM_BASE >> 32, LOCAL_WINDOW >> 32, SHARED_WINDOW >> 32)
+
+
+def _emit_window(v: Any, a: Any, window: Any) -> Any:
+    return v.icmp("==", v.trunc(v.lshr(a, v.const(32, "u64")), "u32"), window)
+
+
+def _emit_global(v: Any, a: Any) -> Any:
+    high = v.trunc(v.lshr(a, v.const(32, "u64")), "u32")
+    result = v.icmp("!=", high, v.const(PARAM_BASE >> 32))
+    for window in WINDOWS.values():
+        result = v.and_(result, v.icmp("!=", high, v.const(window >> 32)))
+    return result
+
+
+QSPC = lane("QSPC.E", "Uu->p", "alu", in_space, _emit_window, "whether an address has this upper half")
+QSPC_G = lane("QSPC.E.G", "U->p", "alu", in_global, _emit_global, "whether an address is in global memory")
+
+
+def offset_of(e: Emitter, address: Address) -> int:
+    """The byte offset of an address, which the immediate field must hold (signed 32 bits)."""
+    if address.offset not in INT32:
+        raise e.error(f"the offset {address.offset} does not fit 32 bits", "add it to the register")
+    return address.offset
+
+
+def shared_base(e: Emitter, address: Address, generic: bool) -> Value:
+    """The 32-bit base of an address in shared memory; a `generic` one is known to point there."""
+    return e.lo(address.base) if generic else address.base
+
+
+def shared_whole(e: Emitter, address: Address, generic: bool) -> Value:
+    """The 32-bit value of base + offset, for units without an offset field (one add when both are there)."""
+    base = shared_base(e, address, generic)
+    offset = offset_of(e, address)
+    if offset == 0:
+        return base
+    if isinstance(base, Const):
+        return Const((base.bits + offset) & 0xFFFFFFFF)
+    whole = e.tmp()
+    e(MICROS["IADD3"], whole, base, Const(offset & 0xFFFFFFFF), Const(0))
+    return whole
+
+
+def generic_whole(e: Emitter, address: Address) -> Value:
+    """The 64-bit base of an address without an offset."""
+    if address.offset:
+        raise e.error("this address takes no offset", "add it to the register")
+    return address.base
+
+
+_SPACES = (".shared", ".shared::cta", ".shared::cluster", ".local", ".global", ".const", ".param", ".param::entry")
+
+
+def _upper_half(e: Emitter, m: Match, to: bool) -> Value:
+    """The upper half of the converted address: the window's, zero, or the source's."""
+    window = WINDOWS.get(m["SPACE"].split("::")[0])
+    if window is None:
+        return e.hi(m.a)
+    return Const(0 if to else window >> 32)
+
+
+@instruction("cvta.SPACE.u64 d, a;", sets=dict(SPACE=_SPACES))
+def cvta(e: Emitter, m: Match) -> None:
+    """d = the generic address of `a`, an address or variable in a state space (PTX ISA 9.7.9.20)."""
+    e(MICROS["MOV"], e.lo(m.d), e.lo(m.a))
+    e(MICROS["MOV"], e.hi(m.d), _upper_half(e, m, to=False))
+
+
+@instruction("cvta.to.SPACE.u64 d, a;", sets=dict(SPACE=_SPACES))
+def cvta_to(e: Emitter, m: Match) -> None:
+    """d = the address in a state space of the generic address `a`, a register (PTX ISA 9.7.9.20)."""
+    if isinstance(m.a, Const):
+        raise e.error("cvta.to converts a register", operand=m.operand("a"))
+    e(MICROS["MOV"], e.lo(m.d), e.lo(m.a))
+    e(MICROS["MOV"], e.hi(m.d), _upper_half(e, m, to=True))
+
+
+@instruction(
+    "isspacep.SPACE p, a;",
+    sets=dict(SPACE=(".shared", ".shared::cta", ".shared::cluster", ".local", ".param", ".param::entry")),
+    types=dict(p="pred", a="u64"),
+)
+def isspacep(e: Emitter, m: Match) -> None:
+    """p = whether the generic address `a` lies in a window (PTX ISA 9.7.9.19)."""
+    space = m["SPACE"].split("::")[0]
+    e(QSPC, m.p, m.a, Const(WINDOWS.get(space, PARAM_BASE) >> 32))
+
+
+@instruction("isspacep.global p, a;", types=dict(p="pred", a="u64"))
+def isspacep_global(e: Emitter, m: Match) -> None:
+    """p = whether the generic address `a` lies in global memory (PTX ISA 9.7.9.19)."""
+    e(QSPC_G, m.p, m.a)
