@@ -121,13 +121,7 @@ def load_machine(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Mac
     numbers = _resolve(leaves, problems)
     if problems:
         raise MachineError("\n".join(f"machine {name}: {p}" for p in problems))
-    timing = {
-        c: Timing(
-            **{w: words[f"timing.{c}.{w}"] for w in TIMING_NAMES},
-            **{n: numbers[f"timing.{c}.{n}"].value for n in TIMING_NUMBERS},
-        )
-        for c in parameters().classes
-    }
+    timing = {c: _timing(f"timing.{c}", words, numbers) for c in parameters().classes}
     return Machine(
         name, description, targets, MappingProxyType(numbers), MappingProxyType(timing), tuple(sorted(overrides))
     )
@@ -137,6 +131,11 @@ def differences(a: Machine, b: Machine) -> list[tuple[str, Number, Number]]:
     """The paths at which two machines have different values."""
     pairs = ((path, a.numbers[path], b.numbers[path]) for path in a.numbers)
     return [(path, x, y) for path, x, y in pairs if x.value != y.value]
+
+
+def _timing(path: str, words: Mapping[str, str], numbers: Mapping[str, Number]) -> Timing:
+    interval, latency, stall = (numbers[f"{path}.{key}"].value for key in TIMING_NUMBERS)
+    return Timing(words[f"{path}.pipe"], interval, latency, stall, words[f"{path}.reason"], words[f"{path}.throttle"])
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -176,8 +175,10 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     out = dict(base)
     for key, value in top.items():
         old = out.get(key)
-        deep = isinstance(value, dict) and isinstance(old, dict) and not _is_leaf(value) and not _is_leaf(old)
-        out[key] = _merge(old, value) if deep else value
+        if isinstance(value, dict) and isinstance(old, dict) and not _is_leaf(value) and not _is_leaf(old):
+            out[key] = _merge(old, value)
+        else:
+            out[key] = value
     return out
 
 

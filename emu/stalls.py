@@ -1,8 +1,8 @@
 """The one list of stall reasons: Nsight Compute's names, what they mean here, and our finer causes.
 
-Every resident warp-cycle is charged to exactly one cause, and through it to exactly one reason.
-Which reason silicon gives to which cause was observed on an H200 with Nsight Compute 2025.3; a warp
-is charged at the instruction that cannot issue, not at the one that started the wait.
+Every resident warp-cycle is charged to exactly one reason.  Which reason silicon gives to which cause was
+observed on an H200 with Nsight Compute 2025.3; a warp is charged at the instruction that cannot issue, not
+at the one that started the wait.
 """
 
 from __future__ import annotations
@@ -69,57 +69,24 @@ MEANINGS: dict[Reason, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class CauseInfo:
-    """A finer cause than Nsight's: the reason that it belongs to, and its meaning."""
+class Cause:
+    """A finer cause than Nsight's, as deadlock explanations and `warpsmith explain` name it."""
 
+    name: str
     reason: Reason
     meaning: str
 
 
-class Cause(IntEnum):
-    """What exactly a warp waits for.  `CAUSES` gives reason and meaning; the first causes are the
-    reasons themselves, so that `Cause(reason)` is always the unspecific one."""
-
-    SELECTED = 0
-    NOT_SELECTED = 1
-    WAIT = 2
-    LONG_SCOREBOARD = 3
-    SHORT_SCOREBOARD = 4
-    MATH_PIPE_THROTTLE = 5
-    MIO_THROTTLE = 6
-    LG_THROTTLE = 7
-    BARRIER = 8
-    GMMA = 9
-    WARPGROUP_ARRIVE = 10
-    DISPATCH_STALL = 11
-    BRANCH_RESOLVING = 12
-    NO_INSTRUCTION = 13
-    IMC_MISS = 14
-    SLEEPING = 15
-    MEMBAR = 16
-    DRAIN = 17
-    MISC = 18
-    MBARRIER = 19
-    BULK_GROUP = 20
-    GLOBAL_LOAD = 21
-    NAMED_BARRIER = 22
-    WGMMA_GROUP = 23
-    WGMMA_QUEUE = 24
-    WARPGROUP_RENDEZVOUS = 25
-    TMA_QUEUE = 26
-    REGISTER_POOL = 27
-    TENSOR_PORTS = 28
-
-
-CAUSES: dict[Cause, CauseInfo] = {Cause(r): CauseInfo(r, MEANINGS[r]) for r in Reason} | {
-    Cause.MBARRIER: CauseInfo(Reason.LONG_SCOREBOARD, "An mbarrier phase has not completed."),
-    Cause.BULK_GROUP: CauseInfo(Reason.LONG_SCOREBOARD, "cp.async.bulk.wait_group: stores are still in flight."),
-    Cause.GLOBAL_LOAD: CauseInfo(Reason.LONG_SCOREBOARD, "The result of a load from global memory."),
-    Cause.NAMED_BARRIER: CauseInfo(Reason.BARRIER, "bar.sync: other warps have not arrived."),
-    Cause.WGMMA_GROUP: CauseInfo(Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group."),
-    Cause.WGMMA_QUEUE: CauseInfo(Reason.GMMA, "The tensor core's queue is full."),
-    Cause.WARPGROUP_RENDEZVOUS: CauseInfo(Reason.GMMA, "Another warp of the warpgroup has not reached the wgmma."),
-    Cause.TMA_QUEUE: CauseInfo(Reason.MIO_THROTTLE, "The TMA's queue is full."),
-    Cause.REGISTER_POOL: CauseInfo(Reason.SHORT_SCOREBOARD, "setmaxnreg.inc: the register pool is empty."),
-    Cause.TENSOR_PORTS: CauseInfo(Reason.WAIT, "The tensor core holds the register-file ports."),
-}
+CAUSES: tuple[Cause, ...] = (
+    Cause("mbarrier", Reason.LONG_SCOREBOARD, "an mbarrier phase has not completed"),
+    Cause("bulk group", Reason.LONG_SCOREBOARD, "cp.async.bulk.wait_group: stores are in flight"),
+    Cause("global load", Reason.LONG_SCOREBOARD, "the result of a load from global memory"),
+    Cause("fence", Reason.LONG_SCOREBOARD, "a CTA-level or proxy fence has not completed"),
+    Cause("named barrier", Reason.BARRIER, "bar.sync: other warps have not arrived"),
+    Cause("wgmma group", Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group"),
+    Cause("wgmma queue", Reason.GMMA, "the tensor core's queue is full"),
+    Cause("warpgroup", Reason.GMMA, "another warp of the warpgroup has not reached the same wgmma.fence or wgmma"),
+    Cause("bulk queue", Reason.MIO_THROTTLE, "the queue of the bulk copy unit is full"),
+    Cause("register pool", Reason.SHORT_SCOREBOARD, "setmaxnreg.inc: no registers are free"),
+    Cause("tensor core ports", Reason.WAIT, "the tensor core holds the register-file ports"),
+)

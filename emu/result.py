@@ -1,0 +1,182 @@
+"""The result of a run: JSON version 1, as typed structures.
+
+`schema/result-1.json` is generated from this file: `python -m emu.result > emu/schema/result-1.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Literal
+
+import msgspec
+
+from emu.stalls import REASONS
+
+SCHEMA = 1
+
+
+class Problem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a shipped program computed: named extents, operand type, and whether a causal mask applied."""
+
+    shape: dict[str, int]
+    dtype: str
+    causal: bool = False
+
+
+class Numerics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Outputs against the reference.  `rel_error` is the Frobenius norm of the difference over the reference's."""
+
+    max_abs_error: float
+    rel_error: float
+    reference: str
+    tiles_checked: int
+    passed: bool
+
+
+class Issue(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Issue slots of all sub-partitions over the SMs' active cycles."""
+
+    selected: int
+    idle: int
+
+
+class Finding(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Something wrong with the program; `fault` ended the run, `limit` cut it short."""
+
+    rule: str
+    severity: Literal["info", "warning", "error", "fault", "limit"]
+    location: str
+    message: str
+
+
+class StuckWarp(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A warp that cannot go on: where it is and what it waits for."""
+
+    cta: int
+    warp: int
+    role: str
+    location: str
+    instruction: str
+    waits_for: str
+
+
+class Deadlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Why no warp can ever issue again."""
+
+    cycle: int
+    message: str
+    warps: list[StuckWarp]
+
+
+class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One source line: warp instructions issued and warp-cycles by reason (`selected` included)."""
+
+    file: str
+    line: int
+    text: str
+    role: str
+    warp_instructions: int
+    stalls: dict[str, int]
+
+
+class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """One run.
+
+    `cycles` are the most SM-active cycles of any SM, `cycles_elapsed` include launch and drain; `pipes`
+    are busy fractions of the active cycles; `instruction_mix` is role -> pipe -> warp instructions;
+    `stalls` is role -> reason -> warp-cycles; `host_seconds` are spent in the compiled core only.
+    `outputs` (array arguments by name) is kept beside the JSON, not in it.
+    """
+
+    schema: int = SCHEMA
+    warpsmith_version: str
+    kernel: str
+    machine: str
+    mode: Literal["full", "representative"]
+    problem: Problem | None = None
+    cycles: int
+    cycles_elapsed: int
+    time_us: float
+    clock_mhz: float
+    tflops: float | None = None
+    tensor_utilization: float | None = None
+    pipes: dict[str, float]
+    warp_instructions: int
+    instruction_mix: dict[str, dict[str, int]]
+    host_seconds: float
+    warp_instructions_per_second: float
+    numerics: Numerics | None = None
+    registers_per_thread: int
+    shared_bytes: int
+    occupancy: float
+    stalls: dict[str, dict[str, int]]
+    issue: Issue
+    findings: list[Finding] = []
+    deadlock: Deadlock | None = None
+    lines: list[Line] = []
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """Array arguments after the run, by parameter name (empty for a result read from JSON)."""
+        found: dict[str, Any] = self.__dict__.setdefault("outputs", {})
+        return found
+
+    def to_json(self, indent: int = 2) -> str:
+        """The result as JSON text, version 1."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=indent).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Result:
+        """Read `to_json`'s text; ValueError when fields or version do not fit."""
+        try:
+            result = msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"not a warpsmith result: {error}") from None
+        if result.schema != SCHEMA:
+            raise ValueError(f"result schema {result.schema}, this version reads {SCHEMA}")
+        return result
+
+    def exit_code(self) -> int:
+        """What the command line returns: 3 deadlock, 6 fault, 5 limit, 1 findings or wrong numbers, 0 clean."""
+        severities = {f.severity for f in self.findings}
+        if "fault" in severities:
+            return 6
+        if self.deadlock is not None:
+            return 3
+        if "limit" in severities:
+            return 5
+        wrong = self.numerics is not None and not self.numerics.passed
+        return 1 if wrong or severities & {"warning", "error"} else 0
+
+
+def validate(result: Result) -> list[str]:
+    """The invariants that every result obeys; returns what does not hold (empty: all well)."""
+    problems = []
+    selected = 0
+    for role, reasons in result.stalls.items():
+        problems += [f"stalls.{role}: unknown reason '{name}'" for name in reasons if name not in REASONS]
+        problems += [f"stalls.{role}.{name}: negative" for name, cycles in reasons.items() if cycles < 0]
+        selected += reasons.get("selected", 0)
+    if selected != result.issue.selected:
+        problems.append(f"selected warp-cycles are {selected}, selected issue slots {result.issue.selected}")
+    mixed = sum(count for pipes in result.instruction_mix.values() for count in pipes.values())
+    if mixed != result.warp_instructions:
+        problems.append(f"instruction_mix sums to {mixed}, warp_instructions are {result.warp_instructions}")
+    problems += [f"pipes.{name}: {x} is not a fraction" for name, x in result.pipes.items() if not 0 <= x <= 1]
+    if not 0 < result.occupancy <= 1:
+        problems.append(f"occupancy: {result.occupancy} is not a fraction")
+    if result.cycles > result.cycles_elapsed:
+        problems.append(f"cycles {result.cycles} exceed cycles_elapsed {result.cycles_elapsed}")
+    return problems
+
+
+def schema_text() -> str:
+    """The JSON schema of a result."""
+    schema = msgspec.json.schema(Result)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())
