@@ -1,0 +1,182 @@
+"""What every shipped program's problem offers: options, inputs, launch, float64 reference."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from programs.tensormap import TensorMap
+
+Array = NDArray[Any]
+Define = int | float | str
+Argument = Array | np.generic | TensorMap
+
+FLOAT16: dict[str, np.dtype[Any]] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
+PTX_TYPE = {"fp16": "f16", "bf16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a problem: `type` converts and checks a value (int, float, str), `choices` limits it."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """How to start a kernel.
+
+    `args` follow the kernel's parameters.  `arrays` names every array argument, inputs and outputs;
+    the kernel's results are read from these same objects.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: tuple[Argument, ...]
+    shared_bytes: int
+    arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """Outputs against the float64 reference.
+
+    `rel_error` is the Frobenius norm of the difference over that of the reference, over all checked
+    tiles; `details` holds what else was compared (`lse_abs_error`).
+    """
+
+    max_abs_error: float
+    rel_error: float
+    reference: str
+    tiles_checked: int
+    passed: bool
+    tolerance: float
+    details: dict[str, float] = field(default_factory=dict)
+
+
+class Problem(abc.ABC):
+    """A kernel's task.  Options become attributes, with dashes as underscores."""
+
+    kernel: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]]
+    outputs: ClassVar[tuple[str, ...]]
+
+    def __init__(self, values: Mapping[str, Any], defines: Mapping[str, Define]) -> None:
+        self.values = dict(values)
+        self.overrides = dict(defines)
+        self.validate()
+
+    @classmethod
+    def from_options(cls, defines: Mapping[str, Define] | None = None, **given: Any) -> Self:
+        """Build from options by name; missing ones take their defaults.
+
+        `defines` are assembler defines that the user sets on top of `self.defines`.  ValueError names
+        the option that is unknown or out of range.
+        """
+        known = {option.name: option for option in cls.options}
+        if unknown := sorted(set(given) - set(known)):
+            raise ValueError(f"unknown option {unknown[0]}; {cls.kernel} takes {', '.join(known)}")
+        values = {}
+        for name, option in known.items():
+            value = given.get(name)
+            value = option.default if value is None else option.type(value)
+            if option.choices and value not in option.choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, option.choices))}, not {value}")
+            values[name] = value
+        return cls(values, defines or {})
+
+    @property
+    def kernel_path(self) -> Path:
+        """The `.mptx` file."""
+        return Path(__file__).with_name(f"{self.kernel}.mptx")
+
+    @property
+    def defines(self) -> dict[str, Define]:
+        """Every assembler define that the launch depends on, the user's overrides included."""
+        return {**self.default_defines(), **self.overrides}
+
+    def positive(self, *names: str) -> None:
+        """ValueError unless each of these options is at least 1."""
+        for name in names:
+            if self.values[name] < 1:
+                raise ValueError(f"{name} must be at least 1, not {self.values[name]}")
+
+    def validate(self) -> None:
+        """ValueError when the kernel cannot do this problem."""
+
+    @abc.abstractmethod
+    def default_defines(self) -> dict[str, Define]:
+        """The kernel's defines for these options."""
+
+    @abc.abstractmethod
+    def make_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Random inputs by name; equal for equal seeds."""
+
+    @abc.abstractmethod
+    def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
+        """Grid, block and arguments on a chip of `sms` SMs; allocates the outputs."""
+
+    @abc.abstractmethod
+    def check(
+        self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
+    ) -> Numerics:
+        """Compare with float64; `tiles` limits the check to the tiles (in the kernel's order) that were run."""
+
+    @property
+    @abc.abstractmethod
+    def flops(self) -> int:
+        """Floating-point operations of the problem, padding not counted."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> dict[str, Any]:
+        """The `problem` field of results."""
+
+
+class ErrorSum:
+    """Accumulates errors block by block, so that a reference never has to be held whole."""
+
+    def __init__(self) -> None:
+        self.max_abs = 0.0
+        self.squares = 0.0
+        self.reference_squares = 0.0
+        self.tiles = 0
+
+    def add(self, output: Array, reference: NDArray[np.float64]) -> None:
+        """Compare one tile; a NaN or infinity on one side only makes the errors infinite."""
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(output.astype(np.float64) - reference)
+        difference = np.where(np.isnan(difference), np.inf, difference)
+        self.max_abs = max(self.max_abs, float(difference.max(initial=0.0)))
+        self.squares += float(np.sum(difference**2))
+        self.reference_squares += float(np.sum(reference**2))
+        self.tiles += 1
+
+    @property
+    def relative(self) -> float:
+        """Frobenius norm of the error over that of the reference."""
+        if self.reference_squares > 0:
+            return float(np.sqrt(self.squares / self.reference_squares))
+        return 0.0 if self.squares == 0 else float("inf")
+
+    def numerics(self, reference: str, tolerance: float, **details: tuple[float, float]) -> Numerics:
+        """The verdict; `details` are (value, limit) pairs that must hold as well."""
+        passed = self.relative <= tolerance and all(value <= limit for value, limit in details.values())
+        values = {name: value for name, (value, _) in details.items()}
+        return Numerics(self.max_abs, self.relative, reference, self.tiles, passed, tolerance, values)
+
+
+def ceildiv(a: int, b: int) -> int:
+    """The least integer that is not below a / b."""
+    return -(-a // b)
