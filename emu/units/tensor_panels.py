@@ -1,0 +1,220 @@
+"""Operands of the tensor core: shared-memory tiles and register fragments become float32 panels.
+
+A **panel** is [group of 8 rows of A (or columns of B)][k][8] float32.  The eight values stand in the
+order 0 2 4 6 1 3 5 7: so four columns of one D register (2q + parity, q = lane % 4) are neighbours, and
+an in-lane shuffle spreads two neighbouring rows of A over a 256-bit vector.
+
+Layouts: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout" and "Matrix Descriptor
+Format"; swizzles act on absolute shared-memory address bits.
+"""
+
+from numba import njit, types
+from numba.extending import intrinsic
+
+from emu.llvm import F16, F32, I8, I16, I32, I64, call, ir, load, offset, pick, shuffle, splat, store, vector
+
+KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8 = range(7)
+KINDS = range(7)
+MN_MAJOR = 8  # added to a kind: the operand is stored MN-major
+ELEMENT = {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32, KIND_E4M3: I8, KIND_E5M2: I8, KIND_S8: I8, KIND_U8: I8}
+PANEL_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+def widen(b, x, kind):
+    """Emit the exact float32 values of a vector of raw operand bits."""
+    n = x.type.count
+    i16, i32, f16, f32 = vector(I16, n), vector(I32, n), vector(F16, n), vector(F32, n)
+    if kind == KIND_F16:
+        return b.fpext(b.bitcast(x, f16), f32)
+    if kind == KIND_BF16:
+        return b.bitcast(b.shl(b.zext(x, i32), splat(i32, 16)), f32)
+    if kind == KIND_TF32:  # the hardware drops the low 13 bits, of infinities and NaNs too
+        return b.bitcast(b.and_(x, splat(i32, 0xFFFFE000)), f32)
+    if kind == KIND_E5M2:  # the upper half of an f16
+        return b.fpext(b.bitcast(b.shl(b.zext(x, i16), splat(i16, 8)), f16), f32)
+    if kind == KIND_E4M3:  # as an f16 pattern it is 2^8 too small; 0x7f is the only NaN
+        raw = b.zext(x, i16)
+        magnitude = b.and_(raw, splat(i16, 0x7F))
+        isnan = b.icmp_unsigned("==", magnitude, splat(i16, 0x7F))
+        half = b.select(isnan, splat(i16, 0x7E00), b.shl(magnitude, splat(i16, 7)))
+        half = b.or_(half, b.shl(b.and_(raw, splat(i16, 0x80)), splat(i16, 8)))
+        return b.fmul(b.fpext(b.bitcast(half, f16), f32), splat(f32, 256.0))
+    return b.sitofp(b.sext(x, i32) if kind == KIND_S8 else b.zext(x, i32), f32)
+
+
+def _switch(b, selector, cases):
+    """Emit a switch: `cases` maps an integer to a function that emits its block."""
+    end = b.append_basic_block("end")
+    switch = b.switch(selector, end)
+    for value, emit in cases.items():
+        block = b.append_basic_block(f"case{value}")
+        switch.add_case(ir.Constant(I64, value), block)
+        b.position_at_end(block)
+        emit()
+        b.branch(end)
+    b.position_at_end(end)
+
+
+# --- shared memory -> panel ------------------------------------------------------------------------
+
+
+@intrinsic
+def _group_offsets(typing, table, first, row, half, base, mask):
+    """Write the 16 chunk offsets (int32) of one group; return the largest."""
+
+    def emit(ctx, b, sig, args):
+        table, *scalars = args
+        v16 = vector(I32, 16)
+
+        def spread(x):
+            return pick(b, b.insert_element(ir.Constant(v16, ir.Undefined), b.trunc(x, I32), I32(0)), [0] * 16)
+
+        first, row, half, base, mask = (spread(x) for x in scalars)
+        linear = b.add(first, b.mul(row, ir.Constant(v16, [t % 8 for t in range(16)])))
+        linear = b.add(linear, b.mul(half, ir.Constant(v16, [t // 8 for t in range(16)])))
+        line = b.and_(b.sub(b.lshr(linear, splat(v16, 7)), base), mask)
+        physical = b.xor(linear, b.shl(line, splat(v16, 4)))
+        store(b, physical, table, 4)
+        return b.zext(call(b, "llvm.vector.reduce.umax.v16i32", I32, physical), I64)
+
+    i = types.int64
+    return i(i, i, i, i, i, i), emit
+
+
+@njit(error_model="numpy")
+def chunk_offsets(desc, mn_major, groups, table):
+    """Locate an operand: every group of 8 rows (columns) is 16 chunks of 16 bytes.
+
+    K-major: chunk t is row t % 8, bytes 16 * (t // 8) of its 32 bytes of K.  MN-major: chunk t is k = t,
+    8 rows.  Writes int32 offsets [groups][16] at `table`; returns the operand's end (exclusive), in bytes.
+    """
+    start, lbo, sbo = (desc & 0x3FFF) << 4, (desc >> 16 & 0x3FFF) << 4, (desc >> 32 & 0x3FFF) << 4
+    base, mode = desc >> 49 & 7, desc >> 62 & 3
+    row = 256 >> mode if mode else 16
+    chunks = row >> 4  # 16-byte chunks across the swizzle span
+    half, outer, inner = lbo, sbo, 1
+    if mode and mn_major:
+        half, outer, inner = sbo, lbo, chunks
+    elif mode:
+        half = 16
+    end = 0
+    for j in range(groups):
+        first = start + j // inner * outer + j % inner * 16
+        end = max(end, _group_offsets(table + 64 * j, first, row, half, base, chunks - 1))
+    return end + 16
+
+
+def _interleave(lane, high, lanes=2):
+    """Lane numbers that interleave one half of each 16-byte lane (`lane` elements) of two vectors."""
+    return [
+        at * lane + high * lane // 2 + i // 2 + i % 2 * lane * lanes for at in range(lanes) for i in range(lane)
+    ]
+
+
+def _emit_k_major(b, kind, panel, chunk):
+    """8 rows x 32 bytes: three perfect shuffles of the 8 vectors transpose each 16-byte lane."""
+    element = ELEMENT[kind]
+    lane = 128 // element.width
+    rows = []
+    for row in PANEL_ORDER:
+        low, high = (load(b, chunk(row + 8 * half), vector(element, lane), 16) for half in (0, 1))
+        rows.append(shuffle(b, low, high, range(2 * lane)))
+    for _ in range(3):
+        rows = [shuffle(b, rows[i // 2], rows[i // 2 + 4], _interleave(lane, i % 2)) for i in range(8)]
+    for k in range(2 * lane):  # 8 values of one k now follow each other, from `at` of lane k // lane
+        vec, at = divmod(k % lane * 8, lane)
+        lanes = [(at + i) // lane * 2 * lane + k // lane * lane + (at + i) % lane for i in range(8)]
+        values = shuffle(b, rows[vec], rows[min(vec + 1, 7)], lanes)
+        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+
+
+def _emit_mn_major(b, kind, panel, chunk):
+    for k in range(16):
+        values = pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER)
+        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+
+
+@intrinsic
+def _convert_group(typing, layout, panel, smem, table):
+    """One group of an operand (16 chunks) to its panel; layout is the kind, plus MN_MAJOR."""
+
+    def emit(ctx, b, sig, args):
+        layout, panel, smem, table = args
+
+        def chunk(t):
+            return b.add(smem, b.zext(load(b, offset(b, table, 4 * t), I32, 4), I64))
+
+        cases = {kind: lambda kind=kind: _emit_k_major(b, kind, panel, chunk) for kind in KINDS}
+        for kind in (KIND_F16, KIND_BF16):
+            cases[kind + MN_MAJOR] = lambda kind=kind: _emit_mn_major(b, kind, panel, chunk)
+        _switch(b, layout, cases)
+        return ctx.get_dummy_value()
+
+    i = types.int64
+    return types.void(i, i, i, i), emit
+
+
+@njit(error_model="numpy")
+def convert_panel(layout, groups, k, smem, table, panel):
+    """Convert the chunks listed at `table` (see chunk_offsets) to a panel of `groups` x k x 8 float32."""
+    for j in range(groups):
+        _convert_group(layout, panel + j * k * 32, smem, table + 64 * j)
+
+
+# --- registers -> panel ----------------------------------------------------------------------------
+
+
+@intrinsic
+def _convert_register(typing, kind, panel, register):
+    """One A register of a warp (32 lanes x 16 / 8 / 4 bytes of K a row of 4 lanes) to 128 / width steps of a panel."""
+
+    def emit(ctx, b, sig, args):
+        kind, panel, register = args
+        cases = {kind: lambda kind=kind: _emit_register(b, kind, panel, register) for kind in KINDS}
+        _switch(b, kind, cases)
+        return ctx.get_dummy_value()
+
+    i = types.int64
+    return types.void(i, i, i), emit
+
+
+def _emit_register(b, kind, panel, register):
+    """Two perfect shuffles of the register's four 32-byte parts, each rows g and g + 1 x 16 bytes of K."""
+    element = ELEMENT[kind]
+    lane = 128 // element.width
+    rows = [load(b, offset(b, register, 32 * i), vector(element, 2 * lane), 32) for i in range(4)]
+    for _ in range(2):
+        rows = [shuffle(b, rows[i // 2], rows[i // 2 + 2], _interleave(lane, i % 2)) for i in range(4)]
+    for k in range(lane):
+        vec, at = divmod(k * 4, lane)
+        values = pick(b, rows[vec], [part * lane + at + i for part in (0, 1) for i in range(4)])
+        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+
+
+@njit(error_model="numpy")
+def convert_fragment(kind, k, low, high, panel):
+    """Convert 8 rows of A held in registers: row `low` is the first half of K, row `high` the second.
+
+    `low` and `high` are addresses (PTX ISA, wgmma register fragments of A: registers 0 and 2 are rows
+    g, registers 1 and 3 rows g + 8).
+    """
+    _convert_register(kind, panel, low)
+    _convert_register(kind, panel + 16 * k, high)
+
+
+@intrinsic
+def _negate_values(typing, panel):
+    """Flip the signs of 8 values."""
+
+    def emit(ctx, b, sig, args):
+        store(b, b.fneg(load(b, args[0], vector(F32, 8), 32)), args[0], 32)
+        return ctx.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
+@njit(error_model="numpy")
+def negate_panel(steps, panel):
+    """Flip the sign of every value of a panel of `steps` x 8 float32."""
+    for i in range(steps):
+        _negate_values(panel + 32 * i)
