@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from isa.micro import MICROS, lane
+from isa.ops.integer import IADD3
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
 
@@ -64,7 +65,7 @@ def shared_whole(e: Emitter, address: Address, generic: bool) -> Value:
     if isinstance(base, Const):
         return Const((base.bits + offset) & 0xFFFFFFFF)
     whole = e.tmp()
-    e(MICROS["IADD3"], whole, base, Const(offset & 0xFFFFFFFF), Const(0))
+    e(IADD3, whole, base, Const(offset & 0xFFFFFFFF))
     return whole
 
 

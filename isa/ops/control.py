@@ -1,0 +1,50 @@
+"""Control flow: branches, the end of a thread, traps, sleeping, dependent launch (PTX ISA 9.7.12, 9.7.13.13, 9.7.19)."""
+
+from __future__ import annotations
+
+from isa.micro import unit
+from isa.registry import Emitter, Match, instruction
+
+BRA = unit("BRA", "->", "branch", "bra", "the lanes of the guard go to the label", "branch")
+EXIT = unit("EXIT", "->", "exit", "exit", "the lanes of the guard end", "exit")
+NOP = unit("NOP", "->", "nop", "nop", "nothing")
+TRAP = unit("BPT.TRAP", "->", "nop", "trap", "stop with a fault", "barrier")
+NANOSLEEP = unit("NANOSLEEP", "u->", "nanosleep", "nanosleep", "suspend for about that many nanoseconds", "barrier")
+
+_UNI = {".uni": "a promise that the branch does not diverge; the machine sees it"}
+
+
+@instruction("bra{.uni} target;", types=dict(target="label"), ignored=_UNI)
+def bra(e: Emitter, m: Match) -> None:
+    """Continue at a label (PTX ISA 9.7.12.3)."""
+    e(BRA, None, label=m.target)
+
+
+@instruction("ret{.uni};", ignored=_UNI)
+def ret(e: Emitter, m: Match) -> None:
+    """Return; at the level of a kernel the thread ends (PTX ISA 9.7.12.6)."""
+    e(EXIT, None)
+
+
+@instruction("exit;")
+def exit_(e: Emitter, m: Match) -> None:
+    """The thread ends (PTX ISA 9.7.12.7)."""
+    e(EXIT, None)
+
+
+@instruction("trap;", "brkpt;")
+def trap(e: Emitter, m: Match) -> None:
+    """Stop the program with a fault; a breakpoint, having no debugger to hand over to, too (PTX ISA 9.7.19)."""
+    e(TRAP, None)
+
+
+@instruction("nanosleep.u32 t;", types=dict(t="u32"))
+def nanosleep(e: Emitter, m: Match) -> None:
+    """Suspend the thread for a time near `t` nanoseconds, at most twice that (PTX ISA 9.7.19.3)."""
+    e(NANOSLEEP, None, m.t)
+
+
+@instruction("griddepcontrol.{launch_dependents,wait};", targets=("sm_90", "sm_90a", "sm_100a"))
+def griddepcontrol(e: Emitter, m: Match) -> None:
+    """Programmatic dependent launch: one grid runs here, so nothing to wait for (PTX ISA 9.7.13.13)."""
+    e(NOP, None)

@@ -1,0 +1,232 @@
+"""Loads and stores: `ld`, `st` (PTX ISA 9.7.9.8, 9.7.9.11).
+
+Memory order, scopes, cache operators and hints change no value on one SM that executes accesses in
+order; each is accepted where `ptxas` accepts it and listed in `ignored` with the reason.
+"""
+
+from __future__ import annotations
+
+from isa.micro import MICROS, Micro, unit
+from isa.ops.address import offset_of
+from isa.registry import Const, Emitter, Match, ParamWord, Value, instruction
+
+_DOC = "imm: memory word; the list: rows of the elements"
+LDG = unit("LDG", "U->L", "ldg", "ld_global", _DOC, "loads")
+LD = unit("LD", "U->L", "ldg", "ld_generic", _DOC, "loads")
+LDL = unit("LDL", "U->L", "local", "ld_local", _DOC, "loads")
+LDS = unit("LDS", "u->L", "lds", "ld_shared", "up to 4 bytes a lane", "loads")
+LDS_64 = unit("LDS.64", "u->L", "lds64", "ld_shared", "8 bytes a lane", "loads")
+LDS_128 = unit("LDS.128", "u->L", "lds128", "ld_shared", "16 bytes a lane", "loads")
+STG = unit("STG", "UL->", "stg", "st_global", _DOC, "stores")
+ST = unit("ST", "UL->", "stg", "st_generic", _DOC, "stores")
+STL = unit("STL", "UL->", "local", "st_local", _DOC, "stores")
+STS = unit("STS", "uL->", "sts", "st_shared", "up to 4 bytes a lane", "stores")
+STS_64 = unit("STS.64", "uL->", "sts64", "st_shared", "8 bytes a lane", "stores")
+STS_128 = unit("STS.128", "uL->", "sts128", "st_shared", "16 bytes a lane", "stores")
+
+_LOADS = {"": LD, "global": LDG, "const": LDG, "local": LDL}
+_STORES = {"": ST, "global": STG, "local": STL}
+
+
+def memory_word(offset: int, size: int, elements: int = 1, signed: bool = False) -> int:
+    """The immediate of loads and stores (docs/architecture.md 3).
+
+    `offset`: signed byte offset (32 bits); `size`: bytes of an element, 1, 2, 4 or 8; `elements`: of
+    the vector; `signed`: 1- and 2-byte loads extend the sign into the 32-bit row instead of zeros.
+    """
+    return (offset & 0xFFFFFFFF) | (size.bit_length() - 1) << 32 | signed << 36 | elements << 40
+
+
+def _by_width(ops: tuple[Micro, Micro, Micro], size: int) -> Micro:
+    """The shared-memory operation for `size` bytes a lane."""
+    return ops[max(0, size.bit_length() - 3)]
+
+
+def rows(e: Emitter, values: list[Value], size: int) -> list[Value]:
+    """The 32-bit rows of a vector: low and high halves of 8-byte elements."""
+    return [half for v in values for half in (e.lo(v), e.hi(v))] if size == 8 else values
+
+
+def _elements(e: Emitter, m: Match, value: Value | list[Value | None]) -> tuple[list[Value], int]:
+    """The elements of the data operand (registers made up for `_`) and the bytes of one."""
+    size = int(m["TYPE"].lstrip("busf")) // 8
+    given = value if isinstance(value, list) else [value]
+    if size * len(given) > 16:
+        message = f"a vector of {len(given)} x {size} bytes is larger than 16 bytes"
+        raise e.error(message, "256-bit accesses need sm_100a")
+    kind = "d" if size == 8 else "r"
+    return [v if v is not None else e.tmp(kind) for v in given], size
+
+
+def _check_policy(e: Emitter, m: Match) -> None:
+    """`.L2::cache_hint` and the policy operand come together."""
+    if m.has(".L2::cache_hint") != (m.policy is not None):
+        raise e.error("the qualifier .L2::cache_hint and a cache-policy operand go together")
+
+
+def _destination(e: Emitter, m: Match) -> Value | list[Value | None]:
+    if m.d is None:
+        raise e.error("ld needs a destination register; '_' may only stand inside a vector")
+    found: Value | list[Value | None] = m.d
+    return found
+
+
+def _load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
+    elements, size = _elements(e, m, _destination(e, m))
+    micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
+    word = memory_word(offset_of(e, m.a), size, len(elements), m["TYPE"].startswith("s"))
+    e(micro, rows(e, elements, size), m.a.base, imm=word)
+
+
+def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
+    elements, size = _elements(e, m, m.b)
+    micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
+    word = memory_word(offset_of(e, m.a), size, len(elements))
+    e(micro, None, m.a.base, rows(e, elements, size), imm=word)
+
+
+_SETS = dict(
+    TYPE=tuple(f".{t}{w}" for w in (8, 16, 32, 64) for t in "bus") + (".f32", ".f64"),
+    VEC=(".v2", ".v4"),
+    COP=(".ca", ".cg", ".cs", ".lu", ".cv"),
+    NCOP=(".ca", ".cg", ".cs"),
+    WCOP=(".wb", ".cg", ".cs", ".wt"),
+    EVICT=tuple(f".L1::{x}" for x in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")),
+    PREFETCH=(".L2::64B", ".L2::128B", ".L2::256B"),
+    LSEM=(".relaxed", ".acquire"),
+    SSEM=(".relaxed", ".release"),
+    SCOPE=(".cta", ".cluster", ".gpu", ".sys"),
+    SHARED=(".shared", ".shared::cta", ".shared::cluster"),
+    LCONST=(".local", ".const"),
+    PARAM=(".param", ".param::entry"),
+)
+_ORDER = "accesses of the model take effect in program order at issue, which is stronger"
+_CACHE = "a cache hint: changes no value, and the model has no L1"
+_IGNORED = (
+    dict.fromkeys((".weak", ".volatile", ".mmio", *_SETS["LSEM"], *_SETS["SSEM"], *_SETS["SCOPE"]), _ORDER)
+    | dict.fromkeys((*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE)
+    | {".nc": "the read-only path: same values, same latency in the model"}
+)
+_POLICY = dict(policy="b64")
+
+
+@instruction(
+    "ld{.weak}{.global}{.COP}{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    "ld{.weak}{.global}.EVICT{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    "ld{.global}.LSEM.SCOPE{.EVICT}{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    "ld.global.nc{.NCOP}{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    "ld.global.nc.EVICT{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    "ld.nc.global{.NCOP}{.L2::cache_hint}{.PREFETCH}{.VEC}.TYPE d, [a]{, policy};",
+    sets=_SETS,
+    types=_POLICY,
+    ignored=_IGNORED,
+)
+def ld(e: Emitter, m: Match) -> None:
+    """d = memory at `a` in global memory or, without a space, at a generic address (PTX ISA 9.7.9.8).
+
+    8- and 16-bit values are extended to 32 bits: signs for .s8 and .s16, zeros otherwise.
+    """
+    _check_policy(e, m)
+    _load(e, m, _LOADS["global" if m.has(".global") else ""])
+
+
+@instruction(
+    "ld.volatile{.global}{.PREFETCH}{.VEC}.TYPE d, [a];",
+    "ld.mmio{.global}.relaxed.sys.TYPE d, [a];",
+    sets=_SETS,
+    ignored=_IGNORED,
+)
+def ld_volatile(e: Emitter, m: Match) -> None:
+    """A volatile or memory-mapped load; as an ordinary one here (PTX ISA 9.7.9.8)."""
+    _load(e, m, _LOADS["global" if m.has(".global") else ""])
+
+
+@instruction(
+    "ld.SHARED{.weak}{.COP}{.VEC}.TYPE d, [a];",
+    "ld.SHARED{.volatile}{.VEC}.TYPE d, [a];",
+    "ld.SHARED{.LSEM.SCOPE}{.VEC}.TYPE d, [a];",
+    sets=_SETS,
+    ignored=_IGNORED,
+)
+def ld_shared(e: Emitter, m: Match) -> None:
+    """d = shared memory at `a` (PTX ISA 9.7.9.8)."""
+    _load(e, m, (LDS, LDS_64, LDS_128))
+
+
+@instruction("ld.LCONST{.weak}{.COP}{.VEC}.TYPE d, [a];", sets=_SETS, ignored=_IGNORED)
+def ld_local(e: Emitter, m: Match) -> None:
+    """d = local or constant memory at `a`; .const variables live beside the global ones (PTX ISA 9.7.9.8)."""
+    _load(e, m, _LOADS[m["LCONST"]])
+
+
+@instruction(
+    "ld.PARAM{.weak}{.COP}{.VEC}.TYPE d, [a];",
+    sets=_SETS,
+    ignored=_IGNORED | {".param::entry": "the only parameters that kernels have"},
+)
+def ld_param(e: Emitter, m: Match) -> None:
+    """d = a kernel parameter (PTX ISA 9.7.9.8): copies of words that are there from launch on.
+
+    Bytes and half words are cut out of the 32-bit word that holds them.
+    """
+    elements, size = _elements(e, m, _destination(e, m))
+    for i, d in enumerate(elements):
+        offset = m.a.offset + i * size
+        if offset % size:
+            raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
+        if size < 4:
+            selector = _extract(offset % 4, size, m["TYPE"].startswith("s"))
+            e(MICROS["PRMT"], d, ParamWord(offset & ~3), Const(0), Const(selector))
+        else:
+            for k, row in enumerate(rows(e, [d], size)):
+                e(MICROS["MOV"], row, ParamWord(offset + 4 * k))
+
+
+def _extract(at: int, size: int, signed: bool) -> int:
+    """The prmt selector that moves `size` bytes from byte `at` of the first word down and extends them."""
+    bytes_ = [at + i for i in range(size)]
+    fill = 8 | bytes_[-1] if signed else 4  # 8: copies of the byte's sign; 4: byte 0 of the zero word
+    return sum(b << 4 * i for i, b in enumerate(bytes_ + [fill] * (4 - size)))
+
+
+@instruction(
+    "st{.weak}{.global}{.WCOP}{.L2::cache_hint}{.VEC}.TYPE [a], b{, policy};",
+    "st{.weak}{.global}.EVICT{.L2::cache_hint}{.VEC}.TYPE [a], b{, policy};",
+    "st{.global}.SSEM.SCOPE{.EVICT}{.L2::cache_hint}{.VEC}.TYPE [a], b{, policy};",
+    sets=_SETS,
+    types=_POLICY,
+    ignored=_IGNORED,
+)
+def st(e: Emitter, m: Match) -> None:
+    """Memory at `a`, global or generic, = b (PTX ISA 9.7.9.11)."""
+    _check_policy(e, m)
+    _store(e, m, _STORES["global" if m.has(".global") else ""])
+
+
+@instruction(
+    "st.volatile{.global}{.VEC}.TYPE [a], b;",
+    "st.mmio{.global}.relaxed.sys.TYPE [a], b;",
+    sets=_SETS,
+    ignored=_IGNORED,
+)
+def st_volatile(e: Emitter, m: Match) -> None:
+    """A volatile or memory-mapped store; as an ordinary one here (PTX ISA 9.7.9.11)."""
+    _store(e, m, _STORES["global" if m.has(".global") else ""])
+
+
+@instruction(
+    "st.SHARED{.weak}{.WCOP}{.VEC}.TYPE [a], b;",
+    "st.SHARED{.volatile}{.VEC}.TYPE [a], b;",
+    "st.SHARED{.SSEM.SCOPE}{.VEC}.TYPE [a], b;",
+    sets=_SETS,
+    ignored=_IGNORED,
+)
+def st_shared(e: Emitter, m: Match) -> None:
+    """Shared memory at `a` = b (PTX ISA 9.7.9.11)."""
+    _store(e, m, (STS, STS_64, STS_128))
+
+
+@instruction("st.local{.weak}{.WCOP}{.VEC}.TYPE [a], b;", sets=_SETS, ignored=_IGNORED)
+def st_local(e: Emitter, m: Match) -> None:
+    """Local memory at `a` = b (PTX ISA 9.7.9.11)."""
+    _store(e, m, STL)

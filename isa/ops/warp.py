@@ -1,0 +1,76 @@
+"""Warp-level exchange: `shfl.sync`, `vote.sync`, `elect.sync`, `bar.warp.sync`, `activemask`."""
+
+from __future__ import annotations
+
+from isa.micro import unit
+from isa.registry import Emitter, Match, instruction
+
+SHUFFLES = {"up": 0, "down": 1, "bfly": 2, "idx": 3}
+VOTES = {"all": 0, "any": 1, "uni": 2}
+BALLOT = 3
+
+SHFL = unit("SHFL", "uuuL->up", "shfl", "shfl", "value, lane, clamp, [mask]; imm: SHUFFLES", "collective")
+VOTE = unit("VOTE", "pL->p", "vote", "vote", "predicate, [mask]; imm: VOTES", "collective")
+VOTE_BALLOT = unit("VOTE.BALLOT", "pL->u", "vote", "vote", "predicate, [mask]; imm: BALLOT", "collective")
+ACTIVEMASK = unit("VOTE.ACTIVE", "->u", "vote", "activemask", "the executing lanes")
+ELECT = unit("ELECT", "u->up", "elect", "elect", "mask -> leader's lane, whether it is me", "collective")
+WARPSYNC = unit("WARPSYNC", "u->", "warpsync", "warpsync", "the lanes of the mask meet", "barrier", "collective")
+
+_MASK = dict(membermask="u32")
+
+
+@instruction(
+    "shfl.sync.MODE.b32 d|p, a, b, c, membermask;",
+    sets=dict(MODE=tuple(f".{mode}" for mode in SHUFFLES)),
+    types=_MASK | dict(b="u32", c="u32"),
+)
+def shfl(e: Emitter, m: Match) -> None:
+    """d = `a` of another lane of the warp, p = whether that lane is in range (PTX ISA 9.7.9.6).
+
+    `c`: bits 0..4 clamp, bits 8..12 segment mask.
+    """
+    if m.d is None:
+        raise e.error("shfl needs a destination register; only the predicate may be left out")
+    e(SHFL, (m.d, m.p), m.a, m.b, m.c, [m.membermask], imm=SHUFFLES[m["MODE"]])
+
+
+@instruction(
+    "vote.sync.MODE.pred p, {!}a, membermask;",
+    sets=dict(MODE=tuple(f".{mode}" for mode in VOTES)),
+    types=_MASK | dict(a="pred"),
+)
+def vote(e: Emitter, m: Match) -> None:
+    """p = whether `a` holds in all, any, or equally in all lanes of the mask (PTX ISA 9.7.13.9)."""
+    if m.p is None:
+        raise e.error("vote needs a destination register")
+    e(VOTE, m.p, m.a, [m.membermask], imm=VOTES[m["MODE"]])
+
+
+@instruction("vote.sync.ballot.b32 d, {!}a, membermask;", types=_MASK | dict(a="pred"))
+def vote_ballot(e: Emitter, m: Match) -> None:
+    """d = the lanes of the mask in which `a` holds (PTX ISA 9.7.13.9)."""
+    if m.d is None:
+        raise e.error("vote needs a destination register")
+    e(VOTE_BALLOT, m.d, m.a, [m.membermask], imm=BALLOT)
+
+
+@instruction("activemask.b32 d;")
+def activemask(e: Emitter, m: Match) -> None:
+    """d = the lanes that execute this instruction together (PTX ISA 9.7.13.11)."""
+    e(ACTIVEMASK, m.d)
+
+
+@instruction(
+    "elect.sync d|p, membermask;", types=_MASK | dict(d="u32"), targets=("sm_90", "sm_90a", "sm_100a")
+)
+def elect(e: Emitter, m: Match) -> None:
+    """p = true in one lane of the mask, the lowest as on silicon; d = that lane's id (PTX ISA 9.7.13.14)."""
+    if m.p is None:
+        raise e.error("elect.sync needs a predicate", "write elect.sync _|p, membermask;")
+    e(ELECT, (m.d, m.p), m.membermask)
+
+
+@instruction("bar.warp.sync membermask;", types=_MASK)
+def bar_warp_sync(e: Emitter, m: Match) -> None:
+    """The lanes of the mask wait for each other; orders memory among them (PTX ISA 9.7.13.2)."""
+    e(WARPSYNC, None, m.membermask)
