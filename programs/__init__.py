@@ -1,10 +1,10 @@
 """The shipped programs: kernels (`.mptx`) and, beside them, the problems that they solve.
 
-    problem = programs.find("fa3").from_options(seqlen=1024, heads=16)
-    inputs = problem.make_inputs(seed=0)
-    launch = problem.launch(inputs, sms=132)
-    ...                                        # run problem.kernel_path with problem.defines
-    numerics = problem.check({name: launch.arrays[name] for name in problem.outputs}, inputs)
+problem = programs.find("fa3").from_options(seqlen=1024, heads=16)
+inputs = problem.make_inputs(seed=0)
+launch = problem.launch(inputs, sms=132)
+...                                        # run problem.kernel_path with problem.defines
+numerics = problem.check({name: launch.arrays[name] for name in problem.outputs}, inputs)
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Numerics:
 
 
 class Problem(abc.ABC):
-    """A kernel's task.  Options become attributes, with dashes as underscores."""
+    """A kernel's task, with its options' values in `values`."""
 
     kernel: ClassVar[str]
     options: ClassVar[tuple[Option, ...]]
@@ -112,8 +112,9 @@ class Problem(abc.ABC):
             if self.values[name] < 1:
                 raise ValueError(f"{name} must be at least 1, not {self.values[name]}")
 
+    @abc.abstractmethod
     def validate(self) -> None:
-        """ValueError when the kernel cannot do this problem."""
+        """ValueError when the kernel cannot do this problem; sets sizes as attributes."""
 
     @abc.abstractmethod
     def default_defines(self) -> dict[str, Define]:

@@ -9,7 +9,7 @@ offset type      field
 ====== ========= ====================================================================
 0      u64       global address
 8      u8        rank - 1
-9      u8        element type (`ELEMENT_CODES`)
+9      u8        element type (`ELEMENTS`)
 10     u8        interleave: 0 none, 1 16B, 2 32B
 11     u8        swizzle: 0 none, 1 32B, 2 64B, 3 128B
 12     u8        swizzle atom: 0 16B, 1 32B, 2 32B with 8B flip, 3 64B
@@ -36,21 +36,21 @@ from numpy.typing import NDArray
 BYTES = 128
 LAYOUT = struct.Struct("<Q6B2x5I5I5I4x4Q16x")
 
-ELEMENT_CODES = {
-    "uint8": 0,
-    "uint16": 1,
-    "uint32": 2,
-    "int32": 3,
-    "uint64": 4,
-    "int64": 5,
-    "float16": 6,
-    "float32": 7,
-    "float64": 9,
-    "bfloat16": 10,
-    "float8_e4m3fn": 0,
-    "float8_e5m2": 0,
+# NumPy's name of an element type -> PTX's name and code.  8-bit floats travel as bytes.
+ELEMENTS = {
+    "uint8": ("u8", 0),
+    "float8_e4m3fn": ("u8", 0),
+    "float8_e5m2": ("u8", 0),
+    "uint16": ("u16", 1),
+    "uint32": ("u32", 2),
+    "int32": ("s32", 3),
+    "uint64": ("u64", 4),
+    "int64": ("s64", 5),
+    "float16": ("f16", 6),
+    "float32": ("f32", 7),
+    "float64": ("f64", 9),
+    "bfloat16": ("bf16", 10),
 }
-ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
 SWIZZLE_CODES = {0: 0, 32: 1, 64: 2, 128: 3}
 INTERLEAVE_CODES = {"none": 0, "16B": 1, "32B": 2}
 FILL_CODES = {"zeros": 0, "nan": 1}
@@ -58,16 +58,18 @@ FILL_CODES = {"zeros": 0, "nan": 1}
 
 @dataclass(frozen=True, eq=False)
 class TensorMap:
-    """A tiled map over `array`, a NumPy array or a view of one (a transposed view orders the dimensions).
+    """A tiled map over a C-contiguous `array`.
 
-    `box` counts elements, innermost first: the reverse of the order of `array.shape`.  `swizzle` is 0,
-    32, 64 or 128 bytes.  The limits are those of `cuTensorMapEncodeTiled` (CUDA driver API);
+    Dimension i of the map is axis `axes[i]` of the array; without `axes` the last axis comes first
+    (maps count from the innermost dimension).  `box` counts elements, in the map's order; `swizzle` is
+    0, 32, 64 or 128 bytes.  The limits are those of `cuTensorMapEncodeTiled` (CUDA driver API);
     ValueError says which one is broken.
     """
 
     array: NDArray[Any]
     box: tuple[int, ...]
     swizzle: int = 128
+    axes: tuple[int, ...] = ()
     element_strides: tuple[int, ...] = ()
     interleave: str = "none"
     fill: str = "zeros"
@@ -79,24 +81,26 @@ class TensorMap:
     @property
     def dims(self) -> tuple[int, ...]:
         """Sizes in elements, innermost first."""
-        return self.array.shape[::-1]
+        return tuple(self.array.shape[axis] for axis in self._order)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Byte strides of all dimensions but the innermost.
+        """Byte strides of all dimensions but the innermost."""
+        return tuple(self.array.strides[axis] for axis in self._order[1:])
 
-        NumPy gives arbitrary strides to dimensions of size 1; they count as packed.
-        """
-        packed, found = self.array.itemsize, []
-        for size, stride in zip(self.dims, self.array.strides[::-1], strict=True):
-            found.append(stride if size > 1 else packed)
-            packed = found[-1] * size
-        return tuple(found[1:])
+    @property
+    def dtype(self) -> str:
+        """The element type as PTX names it: f16, bf16, f32, ..."""
+        return ELEMENTS[self.array.dtype.name][0]
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        return self.axes or tuple(range(self.array.ndim))[::-1]
 
     @property
     def element_code(self) -> int:
         """The element type as `tensormap.replace` numbers it."""
-        return ELEMENT_CODES[self.array.dtype.name]
+        return ELEMENTS[self.array.dtype.name][1]
 
     @property
     def box_bytes(self) -> int:
@@ -105,18 +109,20 @@ class TensorMap:
 
     def _problem(self) -> str:
         rank, size = self.array.ndim, self.array.itemsize
-        if self.array.dtype.name not in ELEMENT_CODES:
+        if self.array.dtype.name not in ELEMENTS:
             return f"elements of type {self.array.dtype} have no code"
         if not 1 <= rank <= 5:
             return f"the array has {rank} dimensions, 1 to 5 are possible"
+        if sorted(self._order) != list(range(rank)):
+            return f"axes must be a permutation of the array's {rank} axes, not {self.axes}"
         if len(self.box) != rank:
             return f"the box has {len(self.box)} dimensions, the array {rank}"
         if not all(1 <= n <= 256 for n in self.box):
             return f"box sizes must be 1 to 256, not {self.box}"
         if not all(1 <= n < 2**32 for n in self.dims):
             return f"array sizes must be 1 to 2^32 - 1, not {self.dims}"
-        if self.dims[0] > 1 and self.array.strides[-1] != size:
-            return "the innermost dimension must be contiguous"
+        if not self.array.flags.c_contiguous or self._order[0] != rank - 1:
+            return "the array must be C-contiguous and its last axis the innermost dimension"
         if not all(s % 16 == 0 and 0 <= s < 2**40 for s in self.strides):
             return f"strides must be multiples of 16 bytes below 2^40, not {self.strides}"
         if self.swizzle not in SWIZZLE_CODES:
