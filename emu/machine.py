@@ -271,7 +271,7 @@ def _check_names(leaves: Mapping[str, Number], words: Mapping[str, str], problem
             problems.append(f"{path}: '{word}' is not one of {', '.join(allowed)}. {nearest(word, allowed)}")
 
 
-def _in_range(path: str, value: int | float) -> str:
+def _in_range(path: str, value: float) -> str:
     """Why `value` is impossible at `path`, or an empty string; the unit is the end of the name."""
     key = path.rsplit(".", 1)[-1]
     if not math.isfinite(value):
@@ -297,7 +297,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "ceil": math.ceil}
 
 
-def _integral(value: int | float) -> int | float:
+def _integral(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
