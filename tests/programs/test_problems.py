@@ -1,0 +1,135 @@
+"""Problems: references against naive formulas, launches, options, error measure."""
+
+import math
+
+import numpy as np
+import pytest
+
+import programs
+from programs.problem import ErrorSum
+from programs.tensormap import TensorMap
+
+SMALL = {
+    "fa3": {"seqlen": 150, "seqlen_k": 40, "heads": 2, "batch": 2},
+    "gemm": {"m": 150, "n": 264, "k": 72},
+    "softmax": {"rows": 9, "cols": 100},
+    "vector_add": {"n": 1000},
+}
+
+
+def naive(name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs by the textbook, in float64."""
+    x = {key: value.astype(np.float64) for key, value in inputs.items()}
+    if name == "fa3":
+        scores = np.einsum("bqhd,bkhd->bhqk", x["q"], x["k"]) / math.sqrt(128)
+        weights = np.exp(scores)
+        total = weights.sum(-1, keepdims=True)
+        return {"o": np.einsum("bhqk,bkhd->bqhd", weights / total, x["v"]), "lse": np.log(total)[..., 0]}
+    if name == "gemm":
+        return {"c": np.einsum("mk,kn->mn", x["a"], x["b"])}
+    if name == "softmax":
+        return {"y": np.exp(x["x"]) / np.exp(x["x"]).sum(-1, keepdims=True)}
+    return {"c": x["a"] + x["b"]}
+
+
+@pytest.mark.parametrize("name", programs.names())
+def test_reference_is_the_textbook(name: str) -> None:
+    problem = programs.find(name).from_options(**SMALL[name])
+    inputs = problem.make_inputs(seed=3)
+    outputs = naive(name, inputs)
+    assert set(outputs) == set(problem.outputs)
+    numerics = problem.check(outputs, inputs)
+    assert numerics.passed and numerics.rel_error < 1e-12 and numerics.max_abs_error < 1e-12
+    for output in problem.outputs:
+        wrong = {key: value.copy() for key, value in outputs.items()}
+        wrong[output].flat[-1] += 1.0
+        assert not problem.check(wrong, inputs).passed
+        wrong[output].flat[-1] = np.nan
+        assert not problem.check(wrong, inputs).passed
+
+
+@pytest.mark.parametrize("name", programs.names())
+def test_launch(name: str) -> None:
+    problem = programs.find(name).from_options(**SMALL[name])
+    assert problem.kernel_path.is_file()
+    inputs = problem.make_inputs(seed=0)
+    again = problem.make_inputs(seed=0)
+    assert all(np.array_equal(inputs[key], again[key]) for key in inputs)
+    launch = problem.launch(inputs, sms=3)
+    assert set(problem.outputs) <= set(launch.arrays)
+    owned = {id(a.array) if isinstance(a, TensorMap) else id(a) for a in launch.args}
+    assert {id(array) for array in launch.arrays.values()} <= owned
+    assert min(launch.grid) >= 1 and min(launch.block) >= 1
+    assert problem.flops > 0 and problem.shape
+
+
+@pytest.mark.parametrize("name", ["fa3", "gemm"])
+def test_persistent_grid(name: str) -> None:
+    problem = programs.find(name).from_options(**SMALL[name])
+    inputs = problem.make_inputs()
+    assert problem.launch(inputs, sms=3).grid == (3, 1, 1)
+    assert problem.launch(inputs, sms=1000).grid == (problem.tiles, 1, 1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", programs.names())
+def test_check_of_some_tiles(name: str) -> None:
+    """Only the tiles that were run are looked at."""
+    problem = programs.find(name).from_options(**SMALL[name])
+    inputs = problem.make_inputs()
+    outputs = naive(name, inputs)
+    assert problem.check(outputs, inputs, tiles=[1]).tiles_checked == 1
+    first = problem.outputs[0]
+    outputs[first].flat[0] = 100.0
+    assert problem.check(outputs, inputs, tiles=[1]).passed
+    assert not problem.check(outputs, inputs, tiles=[0, 1]).passed
+
+
+def test_outliers() -> None:
+    problem = programs.find("fa3").from_options(seqlen=512, heads=4, inputs="outlier", dtype="bf16")
+    q = problem.make_inputs(seed=1)["q"].astype(np.float64)
+    assert q.var() == pytest.approx(1.1, rel=0.03)
+    assert 0.0004 < np.mean(np.abs(q) > 5) < 0.0009  # 0.001 * P(|N(0, 101)| > 5) = 0.00062
+
+
+def test_user_inputs() -> None:
+    problem = programs.find("fa3").from_options(seqlen=8, heads=1)
+    arrays = {name: np.ones((1, 8, 1, 128)) for name in "qkv"}
+    adopted = problem.adopt({**arrays, "scale": np.array(0.5)})  # type: ignore[attr-defined]
+    assert adopted["q"].dtype == np.float16
+    assert problem.launch(adopted, sms=1).args[-1] == np.float32(0.5 * math.log2(math.e))
+    with pytest.raises(ValueError, match="input v must have shape"):
+        problem.adopt({**arrays, "v": arrays["v"][:, :4]})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("fa3", {"head_dim": 64}, "head_dim 128"),
+        ("fa3", {"heads": 4, "heads_k": 2}, "heads_k"),
+        ("fa3", {"seqlen_k": -1}, "seqlen_k"),
+        ("fa3", {"dtype": "fp8"}, "one of fp16, bf16"),
+        ("fa3", {"causal": True}, "unknown option causal"),
+        ("gemm", {"k": 20}, "multiple of 8"),
+        ("gemm", {"m": 0}, "at least 1"),
+        ("softmax", {"cols": 6}, "multiple of 4"),
+        ("vector_add", {"n": 0}, "at least 1"),
+    ],
+)
+def test_refused_options(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        programs.find(name).from_options(**options)
+
+
+def test_unknown_program() -> None:
+    with pytest.raises(KeyError):
+        programs.find("fa9")
+
+
+def test_error_sum() -> None:
+    errors = ErrorSum()
+    errors.add(np.array([3.0, 4.0], np.float32), np.array([3.0, 4.0]))
+    errors.add(np.array([0.0], np.float32), np.array([0.5]))
+    assert errors.relative == pytest.approx(0.5 / math.sqrt(25.25))
+    assert errors.max_abs == 0.5 and errors.tiles == 2
+    errors.add(np.array([np.inf]), np.array([1.0]))
+    assert not errors.numerics("", 1.0).passed
