@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from collections.abc import Iterable
 
 from isa.errors import AssemblyError, Diagnostic
 from isa.operands import WIDTHS, Symbol, constant

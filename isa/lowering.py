@@ -16,7 +16,7 @@ from typing import Any
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.layout import Layout
 from isa.matching import match
-from isa.micro import Micro
+from isa.micro import MICROS, Micro
 from isa.operands import Symbol
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Value, VReg
 from isa.syntax import Block, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, VarDecl
@@ -200,7 +200,16 @@ class Lowering:
             if all(isinstance(e, UnsupportedError) for e in self._errors):
                 raise UnsupportedError(findings)
             raise AssemblyError(findings)
+        self._end()
         return self.code
+
+    def _end(self) -> None:
+        """Let a body that runs off its end return, and give labels there an operation."""
+        ops = self.code.ops
+        closed = bool(ops) and ops[-1].guard is None and ops[-1].micro.flags & {"exit", "branch"}
+        if not closed or len(ops) in self.code.labels.values():
+            self._guard = None
+            self(MICROS["EXIT"], None)
 
     def _block(self, body: tuple[Stmt, ...], scope: Scope) -> None:
         outer, self._scope = self._scope, scope

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from isa import registry
@@ -61,7 +61,7 @@ class Matched:
 Spelled = tuple[Form, Template, dict[str, str]]
 
 
-@lru_cache(maxsize=None)
+@cache
 def spelled(opcode: str) -> tuple[Spelled, ...]:
     """The forms that the opcode spells, whatever its operands, with the chosen set members."""
     base, *words = opcode.split(".")
@@ -98,9 +98,9 @@ def match(instr: Instr, names: Names) -> Matched:
                 failures.append((error.rank + done, form, error))
                 continue
             return Matched(instr, form, chosen, values, nodes)
-    _, form, error = max(failures, key=lambda f: f[0])
-    hint = f"{error.hint}; expected {form.syntax}" if error.hint else f"expected {form.syntax}"
-    raise AssemblyError([Diagnostic(instr.pos, str(error), hint, names.source_line(instr.pos))])
+    _, form, reason = max(failures, key=lambda f: f[0])
+    hint = f"{reason.hint}; expected {form.syntax}" if reason.hint else f"expected {form.syntax}"
+    raise AssemblyError([Diagnostic(instr.pos, str(reason), hint, names.source_line(instr.pos))])
 
 
 def _bind(

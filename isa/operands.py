@@ -114,7 +114,7 @@ def _register(node: Reg, names: Names) -> tuple[VReg, str]:
     if found is not None:
         return found
     if names.special(node.name):
-        raise OperandError(f"the special register {node.name} can only be read by mov", "mov it to a register first", 50)
+        raise OperandError(f"{node.name} can only be read by mov", "mov it to a register first", 50)
     raise OperandError(f"{node.name} is not declared", nearest(node.name, names.known()), 100)
 
 

@@ -46,8 +46,8 @@ wider than the type (a wider source arrives as its low half).  `m.types` are the
 `m.mods` all qualifiers in the order written, `m.has(".sat")` tests one, `m["sem"]` is the chosen
 member of a set ('' without), `m.operand("a")` the syntax node for `e.error(..., operand=...)`.
 
-Copies that allocation may coalesce are the micro-operations named `MOV` (`u->u`), `MOV.64` (`U->U`)
-and `PMOV` (`p->p`).  Write moves of 64-bit registers and pack/unpack as MOVs on `e.lo(x)`, `e.hi(x)`.
+Copies that allocation may coalesce are the micro-operations named `MOV` (`u->u`) and `PLOP3.MOV`
+(`p->p`).  Write moves of 64-bit registers and pack/unpack as MOVs on `e.lo(x)`, `e.hi(x)`.
 
 What a declaration drives: matching and errors, target check, lowering, `explain`, the docs table,
 and the enumeration of forms in tests.
@@ -123,7 +123,7 @@ class Special:
 class Address(NamedTuple):
     """`[base + offset]`: `base` a 32-bit (shared) or 64-bit value, `offset` signed bytes."""
 
-    base: "Value"
+    base: Value
     offset: int
 
 
@@ -135,7 +135,7 @@ class Match(Protocol):
     qualifier, `m["sem"]` returns the chosen member of a named set (without its dot) or ''."""
 
     instr: Instr
-    form: "Form"
+    form: Form
     types: tuple[str, ...]
     mods: tuple[str, ...]
 

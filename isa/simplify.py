@@ -14,7 +14,7 @@ from isa.cfg import Graph, dominates, graph, immediate_dominators
 from isa.lowering import Code, MicroOp, half
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, VReg
 
-COPIES = frozenset(("MOV", "MOV.64", "PMOV"))
+COPIES = frozenset(("MOV", "PLOP3.MOV"))  # `isa.ops.move`, `isa.ops.logic`
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,14 @@ class _Simplifier:
 
     def _visit(self, i: int) -> None:
         op = self.code.ops[i]
-        if self.value:
-            op.sources = tuple(self._rewrite(s) for s in op.sources)
-            op.guard = self._rewrite(op.guard)
+        op.sources = tuple(self._rewrite(s) for s in op.sources)
+        op.guard = self._rewrite(op.guard)
         if isinstance(op.guard, PredConst):
             if not op.guard.value:
                 self.gone.add(i)
                 return
             op.guard = None
-        if op.guard is None and op.micro.is_lane and len(op.results) == 1:
+        if op.guard is None and op.micro.is_lane:
             self._learn(i, op)
 
     def _learn(self, i: int, op: MicroOp) -> None:
@@ -112,19 +111,20 @@ class _Simplifier:
                 if isinstance(source, Const | ParamWord | PredConst) or self._safe_copy(i, w, words(source)[0]):
                     self.value[w] = source
         elif all(isinstance(s, Const | PredConst | RowPair) for s in op.sources):
-            self._fold(op, defined)
+            self._fold(op)
 
-    def _fold(self, op: MicroOp, defined: tuple[int, ...]) -> None:
+    def _fold(self, op: MicroOp) -> None:
+        """Evaluate an operation on constants."""
         given = iter(op.sources)
         values = [op.imm if letter == "i" else _bits(next(given)) for letter in op.micro.sources]
         if op.micro.meaning is None or any(v is None for v in values):
             return
-        result = op.micro.meaning(*values)
-        if op.micro.results == "p":
-            self.value[defined[0]] = PredConst(bool(result))
-            return
-        for n, w in enumerate(defined):
-            self.value[w] = Const((int(result) >> 32 * n) & 0xFFFFFFFF)
+        found = op.micro.meaning(*values)
+        for letter, result, bits in zip(
+            op.micro.results, op.results, found if isinstance(found, tuple) else (found,), strict=True
+        ):
+            for n, w in enumerate(words(result)):
+                self.value[w] = PredConst(bool(bits)) if letter == "p" else Const((int(bits) >> 32 * n) & 0xFFFFFFFF)
 
     def _safe_copy(self, i: int, target: int, source: int) -> bool:
         """Whether uses of `target` may read `source`: its definition dominates the copy, the copy all uses."""
@@ -159,6 +159,8 @@ class _Simplifier:
             case VReg() | Half():
                 found = self.value.get(words(value)[0])
                 return value if found is None else self._rewrite(found)
+            case Const(_, "d") | ParamWord(_, "d"):
+                return RowPair(half(value, 0), half(value, 1))  # type: ignore[arg-type]
             case _:
                 return value
 
