@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from isa.micro import MICROS, lane
-from isa.ops.integer import IADD3
+from isa.micro import lane
+from isa.ops.integer import IADD3, IADD3_CC, IADD3_X
+from isa.ops.move import MOV
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
 
@@ -70,10 +71,14 @@ def shared_whole(e: Emitter, address: Address, generic: bool) -> Value:
 
 
 def generic_whole(e: Emitter, address: Address) -> Value:
-    """The 64-bit base of an address without an offset."""
-    if address.offset:
-        raise e.error("this address takes no offset", "add it to the register")
-    return address.base
+    """The 64-bit value of base + offset (two adds when the base is a register)."""
+    base, offset = address.base, offset_of(e, address)
+    if offset == 0:
+        return base
+    whole, carry = e.tmp("d"), e.tmp("p")
+    e(IADD3_CC, (e.lo(whole), carry), e.lo(base), Const(offset & 0xFFFFFFFF))
+    e(IADD3_X, e.hi(whole), e.hi(base), Const(0xFFFFFFFF if offset < 0 else 0), carry)
+    return whole
 
 
 _SPACES = (".shared", ".shared::cta", ".shared::cluster", ".local", ".global", ".const", ".param", ".param::entry")
@@ -87,26 +92,26 @@ def _upper_half(e: Emitter, m: Match, to: bool) -> Value:
     return Const(0 if to else window >> 32)
 
 
-@instruction("cvta.SPACE.u64 d, a;", sets=dict(SPACE=_SPACES))
+@instruction("cvta.SPACE.u64 d, a;", sets={"SPACE": _SPACES})
 def cvta(e: Emitter, m: Match) -> None:
     """d = the generic address of `a`, an address or variable in a state space (PTX ISA 9.7.9.20)."""
-    e(MICROS["MOV"], e.lo(m.d), e.lo(m.a))
-    e(MICROS["MOV"], e.hi(m.d), _upper_half(e, m, to=False))
+    e(MOV, e.lo(m.d), e.lo(m.a))
+    e(MOV, e.hi(m.d), _upper_half(e, m, to=False))
 
 
-@instruction("cvta.to.SPACE.u64 d, a;", sets=dict(SPACE=_SPACES))
+@instruction("cvta.to.SPACE.u64 d, a;", sets={"SPACE": _SPACES})
 def cvta_to(e: Emitter, m: Match) -> None:
     """d = the address in a state space of the generic address `a`, a register (PTX ISA 9.7.9.20)."""
     if isinstance(m.a, Const):
         raise e.error("cvta.to converts a register", operand=m.operand("a"))
-    e(MICROS["MOV"], e.lo(m.d), e.lo(m.a))
-    e(MICROS["MOV"], e.hi(m.d), _upper_half(e, m, to=True))
+    e(MOV, e.lo(m.d), e.lo(m.a))
+    e(MOV, e.hi(m.d), _upper_half(e, m, to=True))
 
 
 @instruction(
     "isspacep.SPACE p, a;",
-    sets=dict(SPACE=(".shared", ".shared::cta", ".shared::cluster", ".local", ".param", ".param::entry")),
-    types=dict(p="pred", a="u64"),
+    sets={"SPACE": (".shared", ".shared::cta", ".shared::cluster", ".local", ".param", ".param::entry")},
+    types={"p": "pred", "a": "u64"},
 )
 def isspacep(e: Emitter, m: Match) -> None:
     """p = whether the generic address `a` lies in a window (PTX ISA 9.7.9.19)."""
@@ -114,7 +119,7 @@ def isspacep(e: Emitter, m: Match) -> None:
     e(QSPC, m.p, m.a, Const(WINDOWS.get(space, PARAM_BASE) >> 32))
 
 
-@instruction("isspacep.global p, a;", types=dict(p="pred", a="u64"))
+@instruction("isspacep.global p, a;", types={"p": "pred", "a": "u64"})
 def isspacep_global(e: Emitter, m: Match) -> None:
     """p = whether the generic address `a` lies in global memory (PTX ISA 9.7.9.19)."""
     e(QSPC_G, m.p, m.a)

@@ -12,7 +12,7 @@ _DOC = "barrier id, threads (0: all of the CTA)"
 BAR_SYNC = unit("BAR.SYNC", "uu->", "bar", "bar_sync", _DOC, "barrier", "collective")
 BAR_ARV = unit("BAR.ARV", "uu->", "bar_arrive", "bar_arrive", _DOC, "barrier", "collective")
 
-_TYPES = dict(a="u32", b="u32")
+_TYPES = {"a": "u32", "b": "u32"}
 _ALIGNED = {".aligned": "a promise that the warp is converged; the machine checks it"}
 
 

@@ -14,7 +14,7 @@ NANOSLEEP = unit("NANOSLEEP", "u->", "nanosleep", "nanosleep", "suspend for abou
 _UNI = {".uni": "a promise that the branch does not diverge; the machine sees it"}
 
 
-@instruction("bra{.uni} target;", types=dict(target="label"), ignored=_UNI)
+@instruction("bra{.uni} target;", types={"target": "label"}, ignored=_UNI)
 def bra(e: Emitter, m: Match) -> None:
     """Continue at a label (PTX ISA 9.7.12.3)."""
     e(BRA, None, label=m.target)
@@ -38,7 +38,7 @@ def trap(e: Emitter, m: Match) -> None:
     e(TRAP, None)
 
 
-@instruction("nanosleep.u32 t;", types=dict(t="u32"))
+@instruction("nanosleep.u32 t;", types={"t": "u32"})
 def nanosleep(e: Emitter, m: Match) -> None:
     """Suspend the thread for a time near `t` nanoseconds, at most twice that (PTX ISA 9.7.19.3)."""
     e(NANOSLEEP, None, m.t)

@@ -24,7 +24,7 @@ FENCE_ASYNC_GLOBAL = _fence("FENCE.VIEW.ASYNC.G", "fence_async")
 FENCE_ASYNC = _fence("FENCE.VIEW.ASYNC", "fence_async_all")
 
 _WIDTH = {"cta": "CTA", "cluster": "GPU", "gpu": "GPU", "gl": "GPU", "sys": "SYS"}
-_SETS = dict(SEM=(".sc", ".acq_rel", ".acquire", ".release"), SCOPE=(".cta", ".cluster", ".gpu", ".sys"))
+_SETS: dict[str, tuple[str, ...]] = {"SEM": (".sc", ".acq_rel", ".acquire", ".release"), "SCOPE": (".cta", ".cluster", ".gpu", ".sys")}
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
 
@@ -34,14 +34,14 @@ def fence(e: Emitter, m: Match) -> None:
     e(MEMBAR["SC" if m["SEM"] == "sc" else "ALL", _WIDTH[m["SCOPE"]]], None)
 
 
-@instruction("membar.LEVEL;", sets=dict(LEVEL=(".cta", ".gl", ".sys")))
+@instruction("membar.LEVEL;", sets={"LEVEL": (".cta", ".gl", ".sys")})
 def membar(e: Emitter, m: Match) -> None:
     """The older spelling of fence.sc."""
     e(MEMBAR["SC", _WIDTH[m["LEVEL"]]], None)
 
 
 @instruction(
-    "fence.proxy.async{.SPACE};", sets=dict(SPACE=(".global", ".shared::cta", ".shared::cluster")), targets=_HOPPER_ON
+    "fence.proxy.async{.SPACE};", sets={"SPACE": (".global", ".shared::cta", ".shared::cluster")}, targets=_HOPPER_ON
 )
 def fence_proxy_async(e: Emitter, m: Match) -> None:
     """Order generic accesses and those of TMA and tensor cores, in one state space or in all."""
@@ -53,7 +53,10 @@ def fence_proxy_async(e: Emitter, m: Match) -> None:
     "fence.mbarrier_init.release.cluster;",
     "fence.SEM.RESTRICT.cluster;",
     "fence.proxy.async::generic.SEM.RESTRICT.cluster;",
-    sets=dict(SEM=(".acquire", ".release"), RESTRICT=(".sync_restrict::shared::cluster", ".sync_restrict::shared::cta")),
+    sets={
+        "SEM": (".acquire", ".release"),
+        "RESTRICT": (".sync_restrict::shared::cluster", ".sync_restrict::shared::cta"),
+    },
     targets=_HOPPER_ON,
 )
 def fence_cluster(e: Emitter, m: Match) -> None:
@@ -77,7 +80,7 @@ def fence_tensormap_release(e: Emitter, m: Match) -> None:
 @instruction(
     "fence.proxy.tensormap::generic.acquire.SCOPE [a], size;",
     sets=_SETS,
-    types=dict(a="addr", size="imm"),
+    types={"a": "addr", "size": "imm"},
     targets=_HOPPER_ON,
 )
 def fence_tensormap_acquire(e: Emitter, m: Match) -> None:

@@ -16,7 +16,7 @@ STSM = {
     for n in (1, 2, 4)
 }
 
-_SETS = dict(NUM=(".x1", ".x2", ".x4"), SHARED=(".shared", ".shared::cta"))
+_SETS = {"NUM": (".x1", ".x2", ".x4"), "SHARED": (".shared", ".shared::cta")}
 
 
 def matrix_word(offset: int, matrices: int, trans: bool = False) -> int:
@@ -37,7 +37,7 @@ def _count(e: Emitter, m: Match, name: str, given: int) -> int:
     "ldmatrix.sync.aligned.m8n8.NUM{.trans}.b16 {d}, [a];",
     "ldmatrix.sync.aligned.NUM.m8n8{.trans}.b16 {d}, [a];",
     sets=_SETS,
-    types=dict(d="vec:b32"),
+    types={"d": "vec:b32"},
 )
 def ldmatrix(e: Emitter, m: Match) -> None:
     """d = one register per 8x8 matrix: lane l gets elements 2(l%4), +1 of row l/4, of the columns
@@ -55,7 +55,7 @@ def ldmatrix(e: Emitter, m: Match) -> None:
     "stmatrix.sync.aligned.m8n8.NUM{.trans}.b16 [a], {b};",
     "stmatrix.sync.aligned.NUM.m8n8{.trans}.b16 [a], {b};",
     sets=_SETS,
-    types=dict(b="vec:b32"),
+    types={"b": "vec:b32"},
     targets=("sm_90", "sm_90a", "sm_100a"),
 )
 def stmatrix(e: Emitter, m: Match) -> None:

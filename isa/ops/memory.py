@@ -6,8 +6,9 @@ order; each is accepted where `ptxas` accepts it and listed in `ignored` with th
 
 from __future__ import annotations
 
-from isa.micro import MICROS, Micro, unit
+from isa.micro import Micro, unit
 from isa.ops.address import offset_of
+from isa.ops.move import MOV, PRMT
 from isa.registry import Const, Emitter, Match, ParamWord, Value, instruction
 
 _DOC = "imm: memory word; the list: rows of the elements"
@@ -85,21 +86,23 @@ def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None
     e(micro, None, m.a.base, rows(e, elements, size), imm=word)
 
 
-_SETS = dict(
-    TYPE=tuple(f".{t}{w}" for w in (8, 16, 32, 64) for t in "bus") + (".f32", ".f64"),
-    VEC=(".v2", ".v4"),
-    COP=(".ca", ".cg", ".cs", ".lu", ".cv"),
-    NCOP=(".ca", ".cg", ".cs"),
-    WCOP=(".wb", ".cg", ".cs", ".wt"),
-    EVICT=tuple(f".L1::{x}" for x in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")),
-    PREFETCH=(".L2::64B", ".L2::128B", ".L2::256B"),
-    LSEM=(".relaxed", ".acquire"),
-    SSEM=(".relaxed", ".release"),
-    SCOPE=(".cta", ".cluster", ".gpu", ".sys"),
-    SHARED=(".shared", ".shared::cta", ".shared::cluster"),
-    LCONST=(".local", ".const"),
-    PARAM=(".param", ".param::entry"),
-)
+_SETS = {
+    "TYPE": tuple(f".{t}{w}" for w in (8, 16, 32, 64) for t in "bus") + (".f32", ".f64"),
+    "VEC": (".v2", ".v4"),
+    "COP": (".ca", ".cg", ".cs", ".lu", ".cv"),
+    "NCOP": (".ca", ".cg", ".cs"),
+    "WCOP": (".wb", ".cg", ".cs", ".wt"),
+    "EVICT": tuple(
+        f".L1::{x}" for x in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+    ),
+    "PREFETCH": (".L2::64B", ".L2::128B", ".L2::256B"),
+    "LSEM": (".relaxed", ".acquire"),
+    "SSEM": (".relaxed", ".release"),
+    "SCOPE": (".cta", ".cluster", ".gpu", ".sys"),
+    "SHARED": (".shared", ".shared::cta", ".shared::cluster"),
+    "LCONST": (".local", ".const"),
+    "PARAM": (".param", ".param::entry"),
+}
 _ORDER = "accesses of the model take effect in program order at issue, which is stronger"
 _CACHE = "a cache hint: changes no value, and the model has no L1"
 _IGNORED = (
@@ -107,7 +110,7 @@ _IGNORED = (
     | dict.fromkeys((*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE)
     | {".nc": "the read-only path: same values, same latency in the model"}
 )
-_POLICY = dict(policy="b64")
+_POLICY = {"policy": "b64"}
 
 
 @instruction(
@@ -176,10 +179,10 @@ def ld_param(e: Emitter, m: Match) -> None:
             raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
         if size < 4:
             selector = _extract(offset % 4, size, m["TYPE"].startswith("s"))
-            e(MICROS["PRMT"], d, ParamWord(offset & ~3), Const(0), Const(selector))
+            e(PRMT, d, ParamWord(offset & ~3), Const(0), Const(selector))
         else:
             for k, row in enumerate(rows(e, [d], size)):
-                e(MICROS["MOV"], row, ParamWord(offset + 4 * k))
+                e(MOV, row, ParamWord(offset + 4 * k))
 
 
 def _extract(at: int, size: int, signed: bool) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from isa.micro import MICROS, unit
+from isa.micro import unit
+from isa.ops.move import MOV
 from isa.registry import Const, Emitter, Match, Value, instruction
 
 VECTORS = (
@@ -37,22 +38,22 @@ def _read(e: Emitter, d: Value, name: str) -> None:
         need = "mov.u64" if name in _WIDE else "mov.v4.u32, or one component:"
         raise e.error(f"{name} does not fit a 32-bit register", f"write {need} .. {name}")
     if name.endswith(".w"):  # defined as zero (PTX ISA 10.1)
-        e(MICROS["MOV"], d, Const(0))
+        e(MOV, d, Const(0))
     elif name.startswith("%globaltimer_"):
         timer = e.tmp("d")
         e(CS2R, timer, imm=GLOBALTIMER)
-        e(MICROS["MOV"], d, e.lo(timer) if name.endswith("lo") else e.hi(timer))
+        e(MOV, d, e.lo(timer) if name.endswith("lo") else e.hi(timer))
     else:
         e(CS2R_32 if name.startswith("%clock") else S2R, d, imm=SPECIAL.index(name))
 
 
-@instruction("mov.{u32,s32,b32} d, a;", types=dict(a="special"))
+@instruction("mov.{u32,s32,b32} d, a;", types={"a": "special"})
 def mov_special(e: Emitter, m: Match) -> None:
     """d = a special register of 32 bits (PTX ISA 10).  `.w` components are 0."""
     _read(e, m.d, m.a.name)
 
 
-@instruction("mov.{u16,s16,b16} d, a;", types=dict(a="special"))
+@instruction("mov.{u16,s16,b16} d, a;", types={"a": "special"})
 def mov_special_16(e: Emitter, m: Match) -> None:
     """d = the low 16 bits of a component of %tid, %ntid, %ctaid or %nctaid, the only ones with a 16-bit form."""
     if not m.a.name.startswith(_SHORT):
@@ -60,7 +61,7 @@ def mov_special_16(e: Emitter, m: Match) -> None:
     _read(e, m.d, m.a.name)
 
 
-@instruction("mov.{u64,s64,b64} d, a;", types=dict(a="special"))
+@instruction("mov.{u64,s64,b64} d, a;", types={"a": "special"})
 def mov_special_64(e: Emitter, m: Match) -> None:
     """d = %clock64, %globaltimer or %gridid (PTX ISA 10.21-10.24)."""
     name = m.a.name
@@ -68,12 +69,12 @@ def mov_special_64(e: Emitter, m: Match) -> None:
         e(CS2R, m.d, imm=_WIDE[name])
     elif name == "%gridid":
         _read(e, e.lo(m.d), name)
-        e(MICROS["MOV"], e.hi(m.d), Const(0))
+        e(MOV, e.hi(m.d), Const(0))
     else:
         raise e.error(f"{name} is not 64 bits wide", "write mov.u32")
 
 
-@instruction("mov.v4.{u32,s32,b32,u16,s16,b16} d, a;", types=dict(a="special"))
+@instruction("mov.v4.{u32,s32,b32,u16,s16,b16} d, a;", types={"a": "special"})
 def mov_special_vector(e: Emitter, m: Match) -> None:
     """The four components of %tid, %ntid, %ctaid, %nctaid or a cluster register; `_` skips one."""
     if m.a.name not in VECTORS or (m.types[0].endswith("16") and f"{m.a.name}." not in _SHORT):
@@ -83,11 +84,11 @@ def mov_special_vector(e: Emitter, m: Match) -> None:
             _read(e, d, f"{m.a.name}.{part}")
 
 
-@instruction("cvt.{u32,s32,u64,s64}.u32 d, a;", types=dict(a="special"))
+@instruction("cvt.{u32,s32,u64,s64}.u32 d, a;", types={"a": "special"})
 def cvt_special(e: Emitter, m: Match) -> None:
     """d = a 32-bit special register, zero-extended: the one arithmetic instruction that ptxas lets read them."""
     if m.types[0].endswith("64"):
         _read(e, e.lo(m.d), m.a.name)
-        e(MICROS["MOV"], e.hi(m.d), Const(0))
+        e(MOV, e.hi(m.d), Const(0))
     else:
         _read(e, m.d, m.a.name)

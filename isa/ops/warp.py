@@ -16,13 +16,13 @@ ACTIVEMASK = unit("VOTE.ACTIVE", "->u", "vote", "activemask", "the executing lan
 ELECT = unit("ELECT", "u->up", "elect", "elect", "mask -> leader's lane, whether it is me", "collective")
 WARPSYNC = unit("WARPSYNC", "u->", "warpsync", "warpsync", "the lanes of the mask meet", "barrier", "collective")
 
-_MASK = dict(membermask="u32")
+_MASK = {"membermask": "u32"}
 
 
 @instruction(
     "shfl.sync.MODE.b32 d|p, a, b, c, membermask;",
-    sets=dict(MODE=tuple(f".{mode}" for mode in SHUFFLES)),
-    types=_MASK | dict(b="u32", c="u32"),
+    sets={"MODE": tuple(f".{mode}" for mode in SHUFFLES)},
+    types=_MASK | {"b": "u32", "c": "u32"},
 )
 def shfl(e: Emitter, m: Match) -> None:
     """d = `a` of another lane of the warp, p = whether that lane is in range (PTX ISA 9.7.9.6).
@@ -36,8 +36,8 @@ def shfl(e: Emitter, m: Match) -> None:
 
 @instruction(
     "vote.sync.MODE.pred p, {!}a, membermask;",
-    sets=dict(MODE=tuple(f".{mode}" for mode in VOTES)),
-    types=_MASK | dict(a="pred"),
+    sets={"MODE": tuple(f".{mode}" for mode in VOTES)},
+    types=_MASK | {"a": "pred"},
 )
 def vote(e: Emitter, m: Match) -> None:
     """p = whether `a` holds in all, any, or equally in all lanes of the mask (PTX ISA 9.7.13.9)."""
@@ -46,7 +46,7 @@ def vote(e: Emitter, m: Match) -> None:
     e(VOTE, m.p, m.a, [m.membermask], imm=VOTES[m["MODE"]])
 
 
-@instruction("vote.sync.ballot.b32 d, {!}a, membermask;", types=_MASK | dict(a="pred"))
+@instruction("vote.sync.ballot.b32 d, {!}a, membermask;", types=_MASK | {"a": "pred"})
 def vote_ballot(e: Emitter, m: Match) -> None:
     """d = the lanes of the mask in which `a` holds (PTX ISA 9.7.13.9)."""
     if m.d is None:
@@ -60,9 +60,7 @@ def activemask(e: Emitter, m: Match) -> None:
     e(ACTIVEMASK, m.d)
 
 
-@instruction(
-    "elect.sync d|p, membermask;", types=_MASK | dict(d="u32"), targets=("sm_90", "sm_90a", "sm_100a")
-)
+@instruction("elect.sync d|p, membermask;", types=_MASK | {"d": "u32"}, targets=("sm_90", "sm_90a", "sm_100a"))
 def elect(e: Emitter, m: Match) -> None:
     """p = true in one lane of the mask, the lowest as on silicon; d = that lane's id (PTX ISA 9.7.13.14)."""
     if m.p is None:
