@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from isa import tree
 from isa.expressions import ExpressionError, Scope, integer, operand, splice
@@ -56,7 +56,7 @@ def kernel_params(raws: tuple[tree.Declaration, ...], scope: Scope, place: Place
     return tuple(params)
 
 
-def performance(raws: tuple[tree.RawDirective, ...], scope: Scope) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def performance(raws: Iterable[tree.RawDirective], scope: Scope) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """`.reqntid 384, 1, 1` and its like."""
     return tuple(
         (splice(raw.name, scope), tuple(integer(arg, scope, f".{raw.name}") for arg in raw.args)) for raw in raws

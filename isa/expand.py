@@ -12,7 +12,6 @@ from isa import registry, shorthand, tree
 from isa.declarations import kernel_params, performance, registers, variables
 from isa.errors import AssemblyError, Diagnostic, nearest
 from isa.expressions import (
-    PLAIN,
     Constant,
     ExpressionError,
     Scope,
@@ -85,7 +84,7 @@ class _Expander:
     def run(self, text: str) -> Module:
         self.lines[self.file] = text.splitlines()
         self.statements(parse(text, self.file).body)
-        if unknown := self.unknown_defines():
+        if self.unknown_defines():
             raise AssemblyError([])  # `expand` adds them
         for kind in ("version", "target"):
             if kind not in self.header:
@@ -170,7 +169,7 @@ class _Expander:
             registry.load()
             self.shorthands[opcode] = shorthand.find(opcode)
         short = self.shorthands[opcode]
-        operands = tuple([node if type(node) in PLAIN else operand(node, scope, opcode) for node in raw.operands])
+        operands = tuple([operand(node, scope, opcode) for node in raw.operands])
         instr = Instr(opcode, operands, self.guard(raw), self.pos(raw.at), self.role)
         if short is None:
             self.emit(instr, raw.at)
@@ -234,9 +233,11 @@ class _Expander:
             raise self.error(raw.at, "a kernel cannot stand inside a kernel", "close the kernel above with '}'")
         self.role = ""
         params = kernel_params(raw.params, self.scope, self.pos)
-        limits = performance(raw.performance, self.scope)
+        limits = performance([d for d in raw.performance if d.name != "pragma"], self.scope)
+        # A pragma of the kernel means the same at the beginning of its body.
+        pragmas = [d for d in raw.performance if d.name == "pragma"]
         self.inside_kernel = True
-        body = self.collect(raw.body.body)
+        body = self.collect([*pragmas, *raw.body.body])
         self.inside_kernel = False
         self.emit(Kernel(splice(raw.name, self.scope), params, limits, body, raw.linkage, self.pos(raw.at)), raw.at)
 

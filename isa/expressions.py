@@ -22,7 +22,6 @@ from isa.tree import At, Expr, Spelling
 
 Constant = int | float | str
 Value = Constant | Operand
-PLAIN = frozenset((Reg, Int, Sink, Str, Addr, Vec))
 _TYPE = re.compile(r"[fbsu](\d+)$")
 _LIMIT = 1 << 128  # of intermediate integers: shifts cannot exhaust memory
 
@@ -167,8 +166,8 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
 def _binary(node: tree.Binary, scope: Scope) -> Constant:
     op, at = node.op, node.at
     if op in ("&&", "||"):
-        left = truth(node.left, scope)
-        return int(truth(node.right, scope) if left == (op == "&&") else left)
+        first = truth(node.left, scope)
+        return int(truth(node.right, scope) if first == (op == "&&") else first)
     if op in ("==", "!="):
         return int((_compared(node.left, node.right, scope) == _compared(node.right, node.left, scope)) == (op == "=="))
     left, right = evaluate(node.left, scope), evaluate(node.right, scope)
@@ -199,7 +198,7 @@ def _compared(node: Expr, other: Expr, scope: Scope) -> Constant:
     return evaluate(node, scope)
 
 
-def _divide(op: str, left: int | float, right: int | float, at: At) -> int | float:
+def _divide(op: str, left: float, right: float, at: At) -> float:
     if right == 0:
         raise ExpressionError(at, "division by zero")
     if isinstance(left, int) and isinstance(right, int):
@@ -227,7 +226,7 @@ def _call(name: str, args: list[Constant], at: At) -> Constant:
     return min(numbers) if name == "min" else max(numbers)
 
 
-def _log2(value: int | float, at: At) -> int | float:
+def _log2(value: float, at: At) -> float:
     if value <= 0:
         raise ExpressionError(at, f"log2 of {value}")
     if isinstance(value, float):

@@ -45,7 +45,7 @@ def explain(error: UnexpectedInput, text: str) -> tuple[At, str, str]:
 
 def _token(error: UnexpectedToken, text: str) -> tuple[At, str, str]:
     token, state = error.token, error.state
-    accepted = InteractiveParser(None, state, state.lexer).accepts()
+    accepted: set[str] = InteractiveParser(None, state, state.lexer).accepts()  # type: ignore[no-untyped-call]
     stack = [item for item in state.value_stack if isinstance(item, Token)]
     expected = _words(accepted)
     if token.type == "$END":

@@ -59,7 +59,7 @@ def _shift(at: At, origin: At) -> At:
 
 
 @functools.cache
-def _machinery() -> tuple[Lark, "_Builder"]:
+def _machinery() -> tuple[Lark, _Builder]:
     """The parser and its builder, made on first use (a tenth of a second)."""
     builder = _Builder()
     parser = Lark(
@@ -296,9 +296,11 @@ class _Builder:
         if len(children) == 3:
             if isinstance(base, Reg):
                 return Addr(base)
-            if isinstance(base, tree.Binary) and isinstance(base.left, Reg) and isinstance(base.right, Int):
-                if base.op in "+-":
-                    return Addr(base.left, base.right.value if base.op == "+" else -base.right.value)
+            match base:
+                case tree.Binary("+", Reg() as left, Int(value)):
+                    return Addr(left, value)
+                case tree.Binary("-", Reg() as left, Int(value)):
+                    return Addr(left, -value)
         return tree.Address(base, children[3] if len(children) == 5 else None, self.at(children[0]))
 
     def call(self, children: list[Any]) -> tree.Call:
@@ -349,4 +351,3 @@ def float_of_bits(bits: int, width: int) -> Float:
     value: float = struct.unpack("<f" if width == 32 else "<d", bits.to_bytes(width // 8, "little"))[0]
     # One NaN object, so that equal constants compare equal.
     return Float(math.nan if math.isnan(value) else value, bits, width)
-

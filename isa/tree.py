@@ -28,7 +28,7 @@ class Name:
 class Word:
     """An identifier, register, label or opcode with spliced values: `%s{2*i+1}`."""
 
-    parts: tuple["str | Expr", ...]
+    parts: tuple[str | Expr, ...]
     at: At
 
 
@@ -37,7 +37,7 @@ class Unary:
     """`-x`, `+x`, `!x`, `~x`."""
 
     op: str
-    item: "Expr"
+    item: Expr
     at: At
 
 
@@ -46,8 +46,8 @@ class Binary:
     """`left op right`; `|` between operands is a pair of destinations."""
 
     op: str
-    left: "Expr"
-    right: "Expr"
+    left: Expr
+    right: Expr
     at: At
 
 
@@ -55,9 +55,9 @@ class Binary:
 class Choice:
     """`test ? yes : no`."""
 
-    test: "Expr"
-    yes: "Expr"
-    no: "Expr"
+    test: Expr
+    yes: Expr
+    no: Expr
     at: At
 
 
@@ -66,7 +66,7 @@ class Call:
     """`min(a, b)` and the other functions of constant expressions."""
 
     name: str
-    args: tuple["Expr", ...]
+    args: tuple[Expr, ...]
     at: At
 
 
@@ -74,7 +74,7 @@ class Call:
 class Group:
     """`(a, b)`: a parenthesised expression, macro arguments, or the bounds of a loop."""
 
-    items: tuple["Expr", ...]
+    items: tuple[Expr, ...]
     at: At
 
 
@@ -82,8 +82,8 @@ class Group:
 class Range:
     """`%s0..%s63` inside a vector."""
 
-    first: "Expr"
-    last: "Expr"
+    first: Expr
+    last: Expr
     at: At
 
 
@@ -91,7 +91,7 @@ class Range:
 class Vector:
     """`{a, b..c}` that is not just registers."""
 
-    items: tuple["Expr", ...]
+    items: tuple[Expr, ...]
     at: At
 
 
@@ -99,8 +99,8 @@ class Vector:
 class Address:
     """`[base + offset]` or `[map, {c0, c1}]`, unevaluated."""
 
-    base: "Expr"
-    coords: "Expr | None"
+    base: Expr
+    coords: Expr | None
     at: At
 
 
@@ -147,7 +147,7 @@ class Declaration:
 
     linkage: str
     space: str
-    words: tuple["Spelling | tuple[str, Expr]", ...]
+    words: tuple[Spelling | tuple[str, Expr], ...]
     names: tuple[Declarator, ...]
     at: At
 
@@ -161,7 +161,7 @@ class RawDirective:
 
 @dataclass(slots=True)
 class RawBlock:
-    body: tuple["Raw", ...]
+    body: tuple[Raw, ...]
     at: At
 
 
