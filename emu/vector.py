@@ -22,21 +22,9 @@ SCALARS = {
     "f32": ir.FloatType(),
     "f64": ir.DoubleType(),
 }
-INTRINSICS = {
-    "rint": "rint",
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "sqrt": "sqrt",
-    "log2": "log2",
-    "ctpop": "ctpop",
-    "ctlz": "ctlz",
-    "bitreverse": "bitreverse",
-    "umin": "umin",
-    "umax": "umax",
-    "smin": "smin",
-    "smax": "smax",
-}
+INTRINSICS = frozenset(
+    "rint floor ceil trunc sqrt log2 ctpop ctlz bitreverse umin umax smin smax minimumnum maximumnum".split()
+)
 
 
 def vector_type(name: str, lanes: int = LANES) -> ir.VectorType:
@@ -159,7 +147,9 @@ class LlvmVectors:
         return self.builder.fneg(x)
 
     def call(self, name: str, *args: ir.Value) -> ir.Value:
-        return self._intrinsic(INTRINSICS[name], args[0].type, *args)
+        if name not in INTRINSICS:
+            raise ValueError(f"no vector operation named {name}")
+        return self._intrinsic(name, args[0].type, *args)
 
     # ---- conversions ----
 

@@ -12,7 +12,7 @@ from isa import micro
 from isa.cfg import Graph, reconvergence
 from isa.layout import Layout
 from isa.lowering import Code, MicroOp
-from isa.program import INSTR, NO_PRED, SHARED_BASE, Program
+from isa.program import INSTR, NO_PRED, NO_ROW, SHARED_BASE, Program
 from isa.registers import Allocation
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, VReg
 from isa.simplify import RowPair, words
@@ -110,6 +110,7 @@ class _Encoder:
                 record[next(registers)] = row
                 deps += [row, row + 1] if letter in "UD" else [row]
         outputs = iter(("pd", "pd2"))
+        record["d"] = NO_ROW
         result_list: tuple[Any, ...] = ()
         for letter, value in zip(op.micro.results, op.results, strict=True):
             if letter == "L":
@@ -118,7 +119,7 @@ class _Encoder:
                 slot = NO_PRED if value is None else self.row[words(value)[0]]
                 record[next(outputs)] = slot
                 deps += [self.rows + slot] if slot else []
-            else:
+            elif value is not None:
                 record["d"] = row = self._row(value)
                 deps += [row, row + 1] if letter in "UD" else [row]
         record["nd"], record["ns"], record["list"] = len(result_list), len(source_list), len(self.lists)

@@ -12,6 +12,7 @@ import numpy as np
 from isa.syntax import Pos
 
 NO_PRED = 0  # predicate slot 0 is always true; never written
+NO_ROW = 0xFFFF  # in INSTR.d: no register result
 
 # Windows of the generic address space.  Shared addresses are offsets (32 bits); the first kilobyte of
 # shared memory belongs to the system on sm_90 and later (as ptxas lays it out).
@@ -27,7 +28,7 @@ INSTR = np.dtype(
         ("op", np.uint16),  # lane: index among lane micro-operations; unit: index among unit routines
         ("kind", np.uint8),  # 0 lane, 1 unit
         ("timing", np.uint8),  # index into Program.timing_names
-        ("d", np.uint16),  # result row (a pair starts here)
+        ("d", np.uint16),  # result row (a pair starts here), NO_ROW without one
         ("a", np.uint16),  # source rows
         ("b", np.uint16),
         ("c", np.uint16),

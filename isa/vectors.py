@@ -52,3 +52,14 @@ def saturate32(v: VectorBuilder, r: Any) -> Any:
 def clamp_count(v: VectorBuilder, n: Any, limit: int) -> Any:
     """min(n, limit) for unsigned shift counts."""
     return v.call("umin", n, v.const(limit))
+
+
+def half_lanes(v: VectorBuilder, x: Any, type: str, ftz: bool = False) -> Any:
+    """The low 16-bit half of each lane, widened exactly to f32 (`type` is f16 or bf16)."""
+    if type == "bf16":
+        return v.bits(v.shl(x, v.const(16)), "f32")
+    wide = v.fext(v.bits(v.trunc(x, "u16"), "f16"), "f32")
+    if not ftz:
+        return wide
+    tiny = v.fcmp("<", v.fabs(wide), v.const(2.0**-14, "f32"))
+    return v.select(tiny, v.bits(v.and_(v.bits(wide, "u32"), v.const(SIGN32)), "f32"), wide)

@@ -15,7 +15,6 @@ from emu.llvm import F16, F32, I8, I16, I32, I64, call, ir, load, offset, pick, 
 
 KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8 = range(7)
 KINDS = range(7)
-MN_MAJOR = 8  # added to a kind: the operand is stored MN-major
 ELEMENT = {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32, KIND_E4M3: I8, KIND_E5M2: I8, KIND_S8: I8, KIND_U8: I8}
 PANEL_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -106,100 +105,119 @@ def chunk_offsets(desc, mn_major, groups, table):
 
 def _interleave(lane, high, lanes=2):
     """Lane numbers that interleave one half of each 16-byte lane (`lane` elements) of two vectors."""
-    return [
-        at * lane + high * lane // 2 + i // 2 + i % 2 * lane * lanes for at in range(lanes) for i in range(lane)
-    ]
+    return [at * lane + high * lane // 2 + i // 2 + i % 2 * lane * lanes for at in range(lanes) for i in range(lane)]
 
 
-def _emit_k_major(b, kind, panel, chunk):
+def _emit_k_major(b, width, raw, chunk):
     """8 rows x 32 bytes: three perfect shuffles of the 8 vectors transpose each 16-byte lane."""
-    element = ELEMENT[kind]
-    lane = 128 // element.width
+    element, lane = ir.IntType(width), 128 // width
     rows = []
     for row in PANEL_ORDER:
         low, high = (load(b, chunk(row + 8 * half), vector(element, lane), 16) for half in (0, 1))
         rows.append(shuffle(b, low, high, range(2 * lane)))
     for _ in range(3):
         rows = [shuffle(b, rows[i // 2], rows[i // 2 + 4], _interleave(lane, i % 2)) for i in range(8)]
-    for k in range(2 * lane):  # 8 values of one k now follow each other, from `at` of lane k // lane
-        vec, at = divmod(k % lane * 8, lane)
-        lanes = [(at + i) // lane * 2 * lane + k // lane * lane + (at + i) % lane for i in range(8)]
-        values = shuffle(b, rows[vec], rows[min(vec + 1, 7)], lanes)
-        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+    for i in range(16):  # lane by lane, the values of one k now follow each other
+        store(b, pick(b, rows[i % 8], range(i // 8 * lane, (i // 8 + 1) * lane)), offset(b, raw, 16 * i), 16)
 
 
-def _emit_mn_major(b, kind, panel, chunk):
+def _emit_mn_major(b, raw, chunk):
     for k in range(16):
-        values = pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER)
-        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+        store(b, pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER), offset(b, raw, 16 * k), 16)
 
 
 @intrinsic
-def _convert_group(typing, layout, panel, smem, table):
-    """One group of an operand (16 chunks) to its panel; layout is the kind, plus MN_MAJOR."""
+def _gather_group(typing, width, raw, smem, table):
+    """The 16 chunks of one group, transposed to [k][8] raw elements; width in bits, 0 for MN-major."""
 
     def emit(ctx, b, sig, args):
-        layout, panel, smem, table = args
+        width, raw, smem, table = args
 
         def chunk(t):
             return b.add(smem, b.zext(load(b, offset(b, table, 4 * t), I32, 4), I64))
 
-        cases = {kind: lambda kind=kind: _emit_k_major(b, kind, panel, chunk) for kind in KINDS}
-        for kind in (KIND_F16, KIND_BF16):
-            cases[kind + MN_MAJOR] = lambda kind=kind: _emit_mn_major(b, kind, panel, chunk)
-        _switch(b, layout, cases)
+        cases = {width: lambda width=width: _emit_k_major(b, width, raw, chunk) for width in (8, 16, 32)}
+        _switch(b, width, cases | {0: lambda: _emit_mn_major(b, raw, chunk)})
         return ctx.get_dummy_value()
 
     i = types.int64
     return types.void(i, i, i, i), emit
 
 
-@njit(error_model="numpy")
-def convert_panel(layout, groups, k, smem, table, panel):
-    """Convert the chunks listed at `table` (see chunk_offsets) to a panel of `groups` x k x 8 float32."""
-    for j in range(groups):
-        _convert_group(layout, panel + j * k * 32, smem, table + 64 * j)
-
-
 # --- registers -> panel ----------------------------------------------------------------------------
 
 
-@intrinsic
-def _convert_register(typing, kind, panel, register):
-    """One A register of a warp (32 lanes x 16 / 8 / 4 bytes of K a row of 4 lanes) to 128 / width steps of a panel."""
-
-    def emit(ctx, b, sig, args):
-        kind, panel, register = args
-        cases = {kind: lambda kind=kind: _emit_register(b, kind, panel, register) for kind in KINDS}
-        _switch(b, kind, cases)
-        return ctx.get_dummy_value()
-
-    i = types.int64
-    return types.void(i, i, i), emit
-
-
-def _emit_register(b, kind, panel, register):
-    """Two perfect shuffles of the register's four 32-byte parts, each rows g and g + 1 x 16 bytes of K."""
-    element = ELEMENT[kind]
-    lane = 128 // element.width
+def _emit_register(b, width, raw, register):
+    """Two perfect shuffles of the register's four 32-byte parts, each 2 rows x 16 bytes of K."""
+    element, lane = ir.IntType(width), 128 // width
     rows = [load(b, offset(b, register, 32 * i), vector(element, 2 * lane), 32) for i in range(4)]
     for _ in range(2):
         rows = [shuffle(b, rows[i // 2], rows[i // 2 + 2], _interleave(lane, i % 2)) for i in range(4)]
     for k in range(lane):
         vec, at = divmod(k * 4, lane)
         values = pick(b, rows[vec], [part * lane + at + i for part in (0, 1) for i in range(4)])
-        store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+        store(b, values, offset(b, raw, k * width), width)
+
+
+@intrinsic
+def _gather_register(typing, width, raw, register):
+    """One A register of a warp: 8 rows x 16 bytes of K, transposed to [k][8] raw elements."""
+
+    def emit(ctx, b, sig, args):
+        width, raw, register = args
+        cases = {width: lambda width=width: _emit_register(b, width, raw, register) for width in (8, 16, 32)}
+        _switch(b, width, cases)
+        return ctx.get_dummy_value()
+
+    i = types.int64
+    return types.void(i, i, i), emit
+
+
+# --- raw elements -> float32 -----------------------------------------------------------------------
+
+
+@intrinsic
+def _widen_steps(typing, kind, raw, panel):
+    """8 steps of K, 8 values each."""
+
+    def emit(ctx, b, sig, args):
+        kind, raw, panel = args
+
+        def case(kind):
+            store(b, widen(b, load(b, raw, vector(ELEMENT[kind], 64), 16), kind), panel, 32)
+
+        _switch(b, kind, {kind: lambda kind=kind: case(kind) for kind in KINDS})
+        return ctx.get_dummy_value()
+
+    i = types.int64
+    return types.void(i, i, i), emit
 
 
 @njit(error_model="numpy")
-def convert_fragment(kind, k, low, high, panel):
+def convert_panel(kind, mn_major, groups, k, smem, table, raw, panel):
+    """Convert the chunks listed at `table` (see chunk_offsets) to a panel of `groups` x k x 8 float32.
+
+    raw: 256 bytes of work space, 32-byte aligned.
+    """
+    width = 256 // k
+    for j in range(groups):
+        _gather_group(0 if mn_major else width, raw, smem, table + 64 * j)
+        for i in range(0, k, 8):
+            _widen_steps(kind, raw + width * i, panel + 32 * (j * k + i))
+
+
+@njit(error_model="numpy")
+def convert_fragment(kind, k, low, high, raw, panel):
     """Convert 8 rows of A held in registers: row `low` is the first half of K, row `high` the second.
 
     `low` and `high` are addresses (PTX ISA, wgmma register fragments of A: registers 0 and 2 are rows
-    g, registers 1 and 3 rows g + 8).
+    g, registers 1 and 3 rows g + 8).  raw: 256 bytes of work space, 32-byte aligned.
     """
-    _convert_register(kind, panel, low)
-    _convert_register(kind, panel + 16 * k, high)
+    width = 256 // k
+    _gather_register(width, raw, low)
+    _gather_register(width, raw + 128, high)
+    for i in range(0, k, 8):
+        _widen_steps(kind, raw + width * i, panel + 32 * i)
 
 
 @intrinsic

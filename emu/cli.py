@@ -1,0 +1,93 @@
+"""The command line.  Nothing heavy is imported before a command runs: `--help` stays instant.
+
+Results go to stdout, errors to stderr.  Exit codes: 0 clean, 1 findings or wrong numbers, 2 usage or
+assembly error, 3 deadlock, 4 unsupported instructions, 5 limit reached, 6 fault in the program,
+70 internal error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import rich_click as click
+
+INTERNAL_ERROR = 70
+
+COMMANDS = {
+    "run": "Run a shipped program or a kernel file on an emulated machine.",
+    "asm": "Assemble a file: registers, shared memory, micro-operations, or the errors.",
+    "ptx": "Expand a file to plain PTX.",
+    "explain": "Explain an instruction, a stall reason, a timing class or a machine parameter.",
+    "machine": "List, show, compare and check machine files.",
+}
+
+
+class LazyGroup(click.RichGroup):
+    """Commands by name; lists show stubs, and a command's module is imported only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return click.RichCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"no command '{args[0]}'." + (f" did you mean '{near[0]}'?" if near else ""))
+        return args[0], importlib.import_module(f"emu.commands.{args[0]}").command, args[1:]
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="warpsmith", prog_name="warpsmith")
+def cli() -> None:
+    """A cycle-level emulator of NVIDIA streaming multiprocessors that assembles and runs PTX."""
+
+
+def execute(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; every expected error is printed, none escapes."""
+    try:
+        code = cli.main(list(args) if args is not None else None, prog_name="warpsmith", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """An error that carries an exit code is the user's and is shown as it is; anything else is ours."""
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int):
+        print(error, file=sys.stderr)
+        return code
+    if isinstance(error, OSError) and error.filename:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    import traceback
+
+    traceback.print_exc()
+    print("warpsmith: internal error, please report the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
+
+
+def main() -> None:
+    """Entry point of the `warpsmith` command."""
+    sys.exit(execute())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The machine's numbers as the core reads them: one frozen record, made from a machine file.
+
+Fractions become fixed-point (`cy256`: cycles times 256).  Where the machine file states what a
+measurement saw from outside (issue to the waiter's next instruction), the parts that the core adds
+elsewhere are subtracted here, once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emu.machine import Machine
+
+FIELDS = (
+    "clock_mhz", "nanosleep_min",
+    "bar_arrive_cy", "bar_serve_cy", "bar_open_cy",
+    "setmaxnreg_inc_cy", "setmaxnreg_dec_cy", "setmaxnreg_wake_cy",
+    "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "try_wait_limit_cy",
+    "l2_byte_cy256", "l2_latency_cy", "hbm_byte_cy256", "hbm_latency_cy",
+    "tma_queue", "tma_byte_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
+    "store_byte_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256",
+    "mma_queue", "mma_queue_min", "mma_issue_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
+    "mma_fence_cy", "mma_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
+    "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
+    "return_cy256", "return_mma_cy256", "wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
+)  # fmt: skip
+CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
+WGMMA_ROWS, WGMMA_K_BYTES = 64, 32  # of an operand tile: m64, 32 bytes deep (PTX ISA 9.7.15.2)
+
+
+def configure(machine: Machine) -> Any:
+    """A CONFIG record of a machine."""
+    v = machine.value
+    issue_share = v("unit.tensor.other_issue_per_cy")
+    operand_rate = v("unit.tensor.operand_b_per_cy")
+    wake = v("unit.mbarrier.wake_cy")
+    values: dict[str, float] = {
+        "clock_mhz": v("clock.boost_mhz"),
+        "nanosleep_min": v("timing.nanosleep.latency"),
+        "bar_arrive_cy": 0,
+        "bar_serve_cy": v("unit.barrier.warp_cy"),
+        "bar_open_cy": v("unit.barrier.base_cy"),
+        "setmaxnreg_inc_cy": v("unit.setmaxnreg.inc_cy"),
+        "setmaxnreg_dec_cy": v("unit.setmaxnreg.dec_cy"),
+        "setmaxnreg_wake_cy": v("unit.setmaxnreg.wake_cy"),
+        "mbar_arrive_cy": v("unit.mbarrier.arrive_latency_cy"),
+        "mbar_serve_cy": v("unit.mbarrier.arrive_port_cy"),
+        "mbar_wake_cy": wake,
+        "mbar_wake_next_cy": v("unit.mbarrier.wake_next_cy"),
+        "try_wait_limit_cy": v("unit.mbarrier.suspend_cy"),
+        "l2_byte_cy256": 256 / v("unit.l2.sm_b_per_cy"),
+        "l2_latency_cy": v("unit.l2.hit_cy"),
+        "hbm_byte_cy256": 256 * v("chip.sms") / v("unit.hbm.b_per_cy"),
+        "hbm_latency_cy": v("unit.hbm.latency_cy"),
+        "tma_queue": v("unit.tma.queue"),
+        "tma_byte_cy256": 256 / v("unit.tma.load_b_per_cy"),
+        "tma_row_cy256": 256 * v("unit.tma.row_cy"),
+        "tma_issue_cy": 0,
+        "tma_latency_cy": v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy"),
+        "tma_hbm_cy": v("unit.tma.hbm_extra_cy"),
+        "store_byte_cy256": 256 / v("unit.tma.store_b_per_cy"),
+        "store_read_cy": v("unit.tma.store_latency_cy") - v("timing.bulk_wait.latency"),
+        "store_write_cy": v("unit.tma.store_write_cy"),
+        "bulk_wake_cy": v("timing.bulk_wait.latency"),
+        "fill_share256": 256 * v("unit.smem.store_share"),
+        "mma_queue": v("unit.tensor.queue"),
+        "mma_queue_min": 2,
+        "mma_issue_cy": 0,
+        "mma_spacing_min": v("unit.tensor.issue_least_cy"),
+        "mma_spacing_less": v("unit.tensor.issue_free_columns"),
+        "mma_spacing_per": v("unit.tensor.issue_columns_per_cy"),
+        "mma_fence_cy": v("timing.wgmma_fence.stall"),
+        "mma_commit_cy": v("timing.wgmma_commit.stall"),
+        "mma_wake_cy": v("timing.wgmma_wait.stall"),
+        "mma_column_cy256": 256 / v("unit.tensor.columns_per_cy"),
+        "mma_b_port_cy256": 256 * WGMMA_K_BYTES / operand_rate,
+        "mma_a_port_cy": WGMMA_ROWS * WGMMA_K_BYTES / operand_rate,
+        "mma_rs_min_cy": v("unit.tensor.rs_least_cy"),
+        "mma_latency_cy": v("unit.tensor.ss_latency_cy"),
+        "mma_rs_latency_cy": v("unit.tensor.rs_latency_cy"),
+        "mma_share256": 256 * (1 - issue_share),
+        "grant_period_cy": 1 / issue_share,
+        "stream_length": v("unit.tensor.starving_run") - 1,
+        "return_cy256": 256 / (v("unit.shuffle.lanes") / v("sm.warp_lanes")),
+        "return_mma_cy256": 256 / v("unit.tensor.other_return_per_cy"),
+        "wavefront_cy": v("unit.smem.wavefront_cy"),
+        "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
+        "turnaround_cy256": 256 * v("sm.turnaround_cy"),
+        "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),
+    }
+    record = np.zeros(1, CONFIG)
+    for name in FIELDS:
+        record[name] = round(values[name])
+    return record

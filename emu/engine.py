@@ -1,0 +1,320 @@
+"""The cycle loop.  `emu.generate` copies `run` into the generated core file, where `execute` dispatches
+unit routines and `lane_dispatch` runs lane micro-operations.
+
+A cycle lets due units act first, then each sub-partition issues at most one instruction.  Cycles in
+which nothing can happen are skipped; the result equals stepping (`jump = step` is a test).
+
+Accounting: a warp's cycles since its last issue are charged when it issues again, to the encoded gap
+(`wait`), then what its operands waited for, then the busy pipe, then the register-port arbitration,
+and what is left to `not_selected`; the issuing cycle is `selected`.  Charges go to the warp and to the
+instruction that could not issue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.dispatch import lane_dispatch
+from emu.raw import ld16, ld32, ld64, st32, st64
+from emu.stalls import Reason
+from emu.state import (
+    BLOCK_MBAR,
+    BRANCH,
+    DEADLOCK,
+    FINISHED,
+    HAS_D,
+    LIVE,
+    LOADS,
+    NEVER,
+    PAIR,
+    PIPES,
+    QUANTUM,
+    REASONS,
+    REGS,
+    RUNNING,
+    SPIN,
+    SUBPARTITIONS,
+    WARP_SLOTS,
+)
+from emu.units import launch, mbarrier, tensor, tma
+from emu.units.common import F_PC, PARK, RETRY, fault
+from emu.units.control import pop
+from emu.units.sharing import steal, tensor_busy
+
+R_SELECTED, R_NOT_SELECTED = int(Reason.SELECTED), int(Reason.NOT_SELECTED)
+R_WAIT, R_DISPATCH = int(Reason.WAIT), int(Reason.DISPATCH_STALL)
+
+
+@njit
+def advance(S: Any, C: Any, t: int) -> None:
+    """Let every unit do what is due at cycle `t` and find the next cycle of interest."""
+    S.next_event = NEVER
+    look = min(tensor.advance(S, C, t), tma.advance(S, C, t))
+    look = min(look, launch.advance(S, C, t))
+    if t >= S.give_up:
+        S.give_up = mbarrier.give_up(S, C, t)
+    look = min(look, S.give_up)
+    S.next_event = min(look, S.next_event)
+
+
+@njit(inline="always")
+def charge(S: Any, W: Any, pc: int, reason: int, cycles: int) -> None:
+    """Charge warp-cycles to a reason, per warp and per instruction."""
+    W.stalls[reason] += cycles
+    at = S.stall_at + (pc * REASONS + reason) * 4
+    st32(at, ld32(at) + cycles)
+
+
+@njit(inline="always")
+def settle(S: Any, C: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
+    """Charge the cycles since the last issue, up to `t` (exclusive)."""
+    n = W.last + 1
+    if n >= t:
+        return
+    x = min(W.gap_until, t)
+    if x > n:
+        charge(S, W, pc, R_WAIT, x - n)
+        n = x
+    x = min(W.ready, t)
+    if x > n:
+        charge(S, W, pc, W.reason, x - n)
+        n = x
+    x = min(pipe_until, t)
+    if x > n:
+        charge(S, W, pc, W.nthrottle, x - n)
+        n = x
+    x = min(port_until, t)
+    if x > n:
+        charge(S, W, pc, R_DISPATCH if W.streak > 0 else R_WAIT, x - n)
+        n = x
+    if t > n:
+        charge(S, W, pc, R_NOT_SELECTED, t - n)
+
+
+@njit(inline="always")
+def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
+    """When, and because of what, the warp's next instruction J has its operands."""
+    latest = 0
+    for k in range(J.ndep):
+        x = ld64(W.time_at + J.dep[k] * 8)
+        if x > latest:
+            latest = x
+    rows = J.nd + J.ns
+    for k in range(rows):
+        x = ld64(W.time_at + ld16(S.list_at + 2 * (J.list + k)) * 8)
+        if x > latest:
+            latest = x
+    ready, reason = latest >> 8, latest & 255
+    if J.flags & BRANCH and J.guard:
+        x = (ld64(W.time_at + (S.rows + J.guard) * 8) >> 8) + C.branch_guard_cy
+        if x > ready and x > gap_until:
+            ready, reason = x, R_WAIT
+    W.dep_ready = max(ready, gap_until)
+    W.dep_reason = reason
+    W.npipe, W.nflags, W.nthrottle = J.pipe, J.flags, J.throttle
+
+
+@njit
+def result_times(S: Any, W: Any, I: Any, when: int) -> None:
+    """Set the ready times of an instruction's results."""
+    stamp = (when << 8) | I.reason
+    if I.flags & HAS_D:
+        st64(W.time_at + I.d * 8, stamp)
+        if I.flags & PAIR:
+            st64(W.time_at + I.d * 8 + 8, stamp)
+    if I.pd:
+        st64(W.time_at + (S.rows + I.pd) * 8, stamp)
+        if I.pd2:
+            st64(W.time_at + (S.rows + I.pd2) * 8, stamp)
+    elif I.pd2:
+        st64(W.time_at + (S.rows + I.pd2) * 8, stamp)
+    if I.flags & LOADS:
+        for k in range(I.nd):
+            st64(W.time_at + ld16(S.list_at + 2 * (I.list + k)) * 8, stamp)
+
+
+@njit
+def stuck(S: Any, warps: Any, instrs: Any) -> bool:
+    """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
+    if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail:
+        return False
+    for k in range(WARP_SLOTS):
+        W = warps[k]
+        if W.state != LIVE:
+            continue
+        if W.ready != NEVER:
+            return False
+        if W.block == BLOCK_MBAR and not instrs[W.wait_pc].flags & SPIN:
+            return False
+    return True
+
+
+@njit
+def close(S: Any, C: Any, warps: Any, t: int) -> None:
+    """Charge what live warps have waited so far (at a deadlock, limit or fault)."""
+    for k in range(WARP_SLOTS):
+        W = warps[k]
+        if W.state == LIVE:
+            settle(S, C, W, max(W.pc, 0), t, 0, 0)
+            W.last = t - 1
+
+
+@njit(inline="always")
+def pick(S: Any, C: Any, warps: Any, s: int, t: int) -> int:
+    """The warp that sub-partition `s` issues from in cycle `t`: the last one if it can, else the youngest.
+
+    Returns its slot, or -1; `sub_next` becomes the next cycle in which one of the others might issue.
+    """
+    busy = tensor_busy(S, t)
+    granted = not busy or t >= S.grant_next[s]
+    last, chosen = S.sub_last[s], -1
+    soonest = NEVER
+    for k in range(S.sub_count[s] - 1, -1, -1):
+        slot = S.sub_warps[s * 16 + k]
+        W = warps[slot]
+        g = W.ready
+        pipe = (S.pipe_free[s * PIPES + W.npipe] + 255) >> 8
+        if pipe > g:
+            g = pipe
+        if g <= t and not granted and W.nflags & REGS:
+            if not (W.streak >= C.stream_length and slot == last and W.last == t - 1):
+                g = min(S.grant_next[s], S.mma_busy_end)
+        if g <= t and (chosen < 0 or slot == last):
+            if chosen >= 0:
+                soonest = min(soonest, t + 1)
+            chosen = slot
+        elif g < soonest:
+            soonest = g
+    S.sub_next[s] = max(soonest, t + 1)
+    return chosen
+
+
+def run(S: Any, C: Any, warps: Any, instrs: Any) -> None:
+    """Advance one SM until it finishes, cannot progress, faults, or reaches `S.limit`."""
+    t = S.now
+    while S.status == RUNNING:
+        if t >= S.next_event:
+            advance(S, C, t)
+        if S.fault:
+            break
+        for s in range(SUBPARTITIONS):
+            if S.sub_next[s] > t:
+                continue
+            slot = pick(S, C, warps, s, t)
+            if slot >= 0:
+                issue(S, C, warps[slot], instrs, s, t)
+        if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0:
+            S.status = FINISHED
+            t += 1
+            break
+        following = min(min(S.sub_next[0], S.sub_next[1]), min(S.sub_next[2], S.sub_next[3]))
+        following = min(following, S.next_event)
+        if following >= S.give_up and stuck(S, warps, instrs):
+            S.status = DEADLOCK
+            break
+        if following >= NEVER:
+            S.status = DEADLOCK
+            break
+        t = max(following, t + 1)
+        if t >= S.limit:
+            t = S.limit
+            S.status = QUANTUM
+    S.now = t
+
+
+@njit(inline="always")
+def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
+    """Issue a warp's next instruction in cycle `t`."""
+    pc = W.pc
+    if pc < 0 or pc >= S.npc:
+        fault(S, W, F_PC, 0, pc, 0)
+        return
+    I = instrs[pc]
+    m = W.active
+    if I.guard:
+        p = ld32(W.pred_at + I.guard * 4)
+        if I.flip & 1:
+            p = ~p
+        m &= p
+    pipe_at = s * PIPES + I.pipe
+    pipe_until = (S.pipe_free[pipe_at] + 255) >> 8
+    port_until = 0
+    busy = tensor_busy(S, t) and I.flags & REGS
+    if busy:
+        port_until = min(S.grant_next[s], t)
+    latency = int(I.latency)
+    if I.kind == 0:
+        settle(S, C, W, pc, t, pipe_until, port_until)
+        lane_dispatch(
+            I.op, W.row_at, I.d, I.a, I.b, I.c, W.pred_at, I.pd, I.pd2, I.pa, I.pb, I.flip, I.imm, m
+        )  # fmt: skip
+        W.pc = pc + 1
+    else:
+        before_ready, before_reason, before_gap = W.ready, W.reason, W.gap_until
+        W.dep_ready, W.dep_reason = 0, I.reason
+        code = execute(S, C, W, I, t, m)
+        after_ready, after_reason = W.ready, W.reason
+        W.ready, W.reason, W.gap_until = before_ready, before_reason, before_gap
+        settle(S, C, W, pc, t, pipe_until, port_until)
+        W.ready, W.reason = after_ready, after_reason
+        if code == RETRY:
+            W.last = t - 1
+            W.gap_until = 0
+            W.dep_ready = 0
+            S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
+            return
+        if not I.flags & BRANCH:
+            W.pc = pc + 1
+        held, held_reason = W.dep_ready, W.dep_reason
+        if code >= 0:
+            latency = code
+        finish_issue(S, C, W, I, instrs, s, t, pc, pipe_at, busy, latency)
+        if W.state != LIVE:
+            return
+        if held > W.dep_ready:
+            W.dep_ready, W.dep_reason = held, held_reason
+        if code == PARK and W.block:
+            W.ready, W.reason = NEVER, after_reason
+        else:
+            W.ready, W.reason = W.dep_ready, W.dep_reason
+            S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
+        return
+    finish_issue(S, C, W, I, instrs, s, t, pc, pipe_at, busy, latency)
+    W.ready, W.reason = W.dep_ready, W.dep_reason
+    S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
+
+
+@njit(inline="always")
+def finish_issue(
+    S: Any, C: Any, W: Any, I: Any, instrs: Any, s: int, t: int, pc: int, pipe_at: int, busy: bool, latency: int
+) -> None:
+    """Book-keeping of an issued instruction: counters, pipe, ports, results, and the next operands."""
+    charge(S, W, pc, R_SELECTED, 1)
+    W.last = t
+    S.issued += 1
+    S.pipe_issued[I.pipe] += 1
+    interval = I.slowed if busy else I.interval
+    S.pipe_busy[I.pipe] += I.interval
+    S.pipe_free[pipe_at] = (t << 8) + interval
+    if busy:
+        if t >= S.grant_next[s]:
+            S.grant_next[s] = t + C.grant_period_cy
+        else:
+            steal(S, C, s)
+    S.sub_last[s] = W.slot
+    result_times(S, W, I, t + latency)
+    W.streak = W.streak + 1 if I.stall == 1 else 0
+    gap = t + I.stall
+    while W.pc == W.rpc and W.pc >= 0:
+        if not pop(W):
+            break
+    if W.pc < 0:
+        launch.retire(S, C, W, t)
+        return
+    if W.pc >= S.npc:
+        fault(S, W, F_PC, 0, W.pc, 0)
+        return
+    W.gap_until = gap
+    operands(S, C, W, instrs[W.pc], gap)

@@ -1,0 +1,146 @@
+"""Bind an encoded program to a machine: every instruction with its numbers.
+
+The encoded gap (`stall`) of an instruction is what ptxas would encode: issued back to back in source
+order, how long the next instruction of the block must stay behind it, for its fixed-latency operands
+and its pipe.  Variable-latency operands are left to the scoreboard at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emu.machine import Machine
+from emu.stalls import REASONS
+from emu.state import BRANCH, HAS_D, LOADS, PAIR, PIPES, REGS, RT_INSTR, SPIN
+from isa.micro import MICROS, Micro
+from isa.program import NO_ROW, Program
+
+COPIED = "op kind d a b c guard flip pd pd2 pa pb nd ns ndep list target reconv dep imm".split()
+FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
+PORTLESS = frozenset({"none", "tensor", "tma"})  # pipes whose instructions leave the register file's ports alone
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Instructions for one machine, and the names of its pipes by index."""
+
+    instrs: np.ndarray  # RT_INSTR
+    pipes: list[str]
+
+
+def link(program: Program, machine: Machine) -> Linked:
+    """Give every instruction the machine's timing; KeyError when a timing class is missing."""
+    micros = [MICROS[name] for name in program.micro_names]
+    rt = np.zeros(len(program.instrs), RT_INSTR)
+    for name in COPIED:
+        rt[name] = program.instrs[name]
+    pipes = pipe_names(machine)
+    for k, micro in enumerate(micros):
+        timing = machine.timing[micro.timing]
+        rt["pipe"][k] = pipes.index(timing.pipe)
+        rt["reason"][k], rt["throttle"][k] = REASONS[timing.reason], REASONS[timing.throttle]
+        rt["latency"][k] = round(timing.latency)
+        rt["interval"][k] = round(timing.interval * 256)
+        rt["slowed"][k] = round(_slowed(timing.interval, timing.pipe, machine) * 256)
+        rt["flags"][k] = _flags(program, k, micro, timing.pipe)
+    rt["stall"] = encoded_gaps(program, rt, [machine.timing[m.timing].stall for m in micros])
+    return Linked(rt, pipes)
+
+
+def pipe_names(machine: Machine) -> list[str]:
+    """The machine's pipes in a fixed order (`none` is 0)."""
+    names = sorted({t.pipe for t in machine.timing.values()} - {"none"})
+    if len(names) >= PIPES:
+        raise ValueError(f"{machine.name} has more than {PIPES - 1} pipes")
+    return ["none", *names]
+
+
+def _slowed(interval: float, pipe: str, machine: Machine) -> float:
+    """Interval of a pipe while the tensor core runs: the special-function unit reads its operands more slowly."""
+    if pipe == "xu":
+        return max(interval, 1 / machine.value("unit.tensor.other_mufu_per_cy"))
+    return interval
+
+
+def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:
+    flags = 0
+    if program.instrs["d"][k] != NO_ROW:
+        flags |= HAS_D
+        if any(c in "UD" for c in micro.results):
+            flags |= PAIR
+    if pipe not in PORTLESS:
+        flags |= REGS
+    if "loads" in micro.flags and program.instrs["nd"][k]:
+        flags |= LOADS
+    if micro.unit in ("bra", "exit"):
+        flags |= BRANCH
+    if micro.unit in ("mbar_wait", "mbar_wait_state") and spins(program, k):
+        flags |= SPIN
+    return flags
+
+
+def spins(program: Program, k: int) -> bool:
+    """Whether a false answer of the wait at `k` leads back to it and nowhere else.
+
+    Follows the branches behind it with the answer false; anything but branches and plain lane
+    operations ends the search.
+    """
+    answer = int(program.instrs["pd"][k])
+    pc = k + 1
+    for _ in range(FOLLOW):
+        if pc == k:
+            return True
+        if pc >= len(program.instrs):
+            return False
+        instr = program.instrs[pc]
+        unit = MICROS[program.micro_names[pc]].unit
+        if unit == "bra":
+            guard = int(instr["guard"])
+            if guard not in (0, answer):
+                return False
+            taken = guard == 0 or bool(instr["flip"] & 1)
+            pc = int(instr["target"]) if taken else pc + 1
+        elif unit or answer in (int(instr["pd"]), int(instr["pd2"])):
+            return False
+        else:
+            pc += 1
+    return pc == k
+
+
+def encoded_gaps(program: Program, rt: np.ndarray, least: list[float]) -> Any:
+    """The encoded gap of every instruction, cycles (see the module's text)."""
+    gaps = np.ones(len(rt), np.int64)
+    fixed = int(REASONS["wait"])
+    block, ready, pipe_free, now = -1, {}, {}, 0
+    for k in range(len(rt)):
+        r = rt[k]
+        if program.instrs["block"][k] != block:
+            block, ready, pipe_free, now = program.instrs["block"][k], {}, {}, 0
+        else:
+            slots = [int(s) for s in r["dep"][: r["ndep"]]] + _list_rows(program, r)
+            issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in slots)])
+            gaps[k - 1] = min(issue - now, 255)
+            now = issue
+        gaps[k] = max(round(least[k]), 1)
+        pipe_free[int(r["pipe"])] = now + -(-int(r["interval"]) // 256)
+        when = now + int(r["latency"]) if int(r["reason"]) == fixed else 0
+        for slot in _results(program, r):
+            ready[slot] = when
+    return gaps
+
+
+def _list_rows(program: Program, r: Any) -> list[int]:
+    return [int(x) for x in program.lists[r["list"] : r["list"] + r["nd"] + r["ns"]]]
+
+
+def _results(program: Program, r: Any) -> list[int]:
+    slots = []
+    if r["flags"] & HAS_D:
+        slots += [int(r["d"]), int(r["d"]) + 1] if r["flags"] & PAIR else [int(r["d"])]
+    slots += [program.rows + int(p) for p in (r["pd"], r["pd2"]) if p]
+    if r["flags"] & LOADS:
+        slots += _list_rows(program, r)[: r["nd"]]
+    return slots

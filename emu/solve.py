@@ -1,0 +1,70 @@
+"""A shipped program's problem on a machine: inputs, launch, check against the reference, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import emu
+from emu.machine import Machine
+from emu.result import Numerics, Problem, Result
+
+if TYPE_CHECKING:
+    import programs.problem
+
+# Operand types whose products run on the tensor cores -> the machine's peak.
+PEAK = {"fp16": "f16", "bf16": "f16", "fp8": "f8", "tf32": "tf32"}
+
+
+def solve(
+    problem: programs.problem.Problem,
+    machine: Machine,
+    inputs: Mapping[str, Any] | None = None,
+    max_cycles: int | None = None,
+) -> Result:
+    """Run `problem` on `machine` with `inputs` (default: random ones, seed 0) and check the outputs.
+
+    `tensor_utilization` counts the problem's own operations; padding and masked work do not.
+    """
+    arrays = problem.make_inputs(0) if inputs is None else dict(inputs)
+    start = problem.launch(arrays, sms=int(machine.value("chip.sms")))
+    kernel = emu.load(problem.kernel_path, defines=problem.defines)
+    result = emu.launch(
+        kernel,
+        machine=machine,
+        grid=start.grid,
+        block=start.block,
+        args=start.args,
+        shared_bytes=start.shared_bytes,
+        max_cycles=max_cycles,
+    )
+    result.kernel = problem.kernel
+    result.problem = described(problem.shape)
+    result.outputs.update(start.arrays)
+    rate(result, problem.flops, machine)
+    if result.deadlock is None and not any(f.severity in ("fault", "limit") for f in result.findings):
+        found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays)
+        result.numerics = Numerics(
+            max_abs_error=found.max_abs_error,
+            rel_error=found.rel_error,
+            reference=found.reference,
+            tiles_checked=found.tiles_checked,
+            passed=found.passed,
+        )
+    return result
+
+
+def described(shape: Mapping[str, Any]) -> Problem:
+    """A problem's `shape` as the result has it: extents apart from type and mask."""
+    extents = {name: int(n) for name, n in shape.items() if name not in ("dtype", "causal")}
+    return Problem(shape=extents, dtype=str(shape.get("dtype", "")), causal=bool(shape.get("causal", False)))
+
+
+def rate(result: Result, flops: int, machine: Machine) -> None:
+    """Set `tflops`, and `tensor_utilization` where tensor cores ran."""
+    if result.time_us > 0:
+        result.tflops = flops / result.time_us / 1e6
+    kind = PEAK.get(result.problem.dtype if result.problem else "")
+    if kind and result.cycles and result.pipes.get("tensor"):
+        peak = machine.value(f"unit.tensor.{kind}_flop_per_cy") * machine.value("chip.sms")
+        result.tensor_utilization = flops / (peak * result.cycles)

@@ -1,0 +1,322 @@
+"""Every array of machine state: one structured record type each, with units.
+
+Cycles are `int64` in fields that end in `_cy` or are documented as times; host addresses end in
+`_at`.  A run can be saved and resumed by dumping these arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+SUBPARTITIONS = 4  # an SM's schedulers; warp slot w belongs to scheduler w % 4 (CUDA programming guide)
+WARP_SLOTS = 64
+CTA_SLOTS = 32
+WARPGROUPS = WARP_SLOTS // 4
+PIPES = 16
+REASONS = 32  # width of a stall row (emu.stalls has fewer)
+STACK = 32  # divergence stack entries a warp
+RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
+JOBS = 64  # bulk copies in flight an SM
+GROUPS = 64  # remembered wgmma commit groups, power of two
+NEVER = 1 << 60  # a time that does not come
+
+i64, i32, u32, u16, u8 = np.int64, np.int32, np.uint32, np.uint16, np.uint8
+
+# An instruction as the core reads it: isa.program.INSTR plus the machine's numbers (emu/link.py).
+RT_INSTR = np.dtype(
+    [
+        ("op", u16),
+        ("kind", u8),
+        ("pipe", u8),
+        ("d", u16),
+        ("a", u16),
+        ("b", u16),
+        ("c", u16),
+        ("guard", u8),
+        ("flip", u8),
+        ("pd", u8),
+        ("pd2", u8),
+        ("pa", u8),
+        ("pb", u8),
+        ("nd", u8),
+        ("ns", u8),
+        ("ndep", u8),
+        ("stall", u8),  # encoded issue gap to the next instruction, cycles
+        ("reason", u8),  # stall reason of consumers of the result
+        ("throttle", u8),  # stall reason while the pipe is busy
+        ("flags", u8),  # SPIN, PAIR, STREAM, REGS
+        ("latency", u16),  # cycles to the result
+        ("interval", u16),  # cycles * 256 that the pipe is busy
+        ("slowed", u16),  # the same while the tensor core runs
+        ("list", i32),
+        ("target", i32),
+        ("reconv", i32),
+        ("dep", u16, 8),
+        ("imm", i64),
+    ],
+    align=True,
+)
+SPIN = 1  # a try_wait whose only continuation on false is itself
+PAIR = 2  # the register result is a 64-bit pair
+HAS_D = 8  # has a register result
+LOADS = 16  # the result list is written like a register (not asynchronously)
+BRANCH = 32  # a branch: its guard must be there earlier
+REGS = 4  # uses the register file's ports: competes with the tensor core for them
+
+WARP = np.dtype(
+    [
+        ("state", i32),  # FREE, LIVE, DONE
+        ("pc", i32),
+        ("cta", i32),  # CTA slot
+        ("index", i32),  # warp number in the CTA
+        ("sub", i32),
+        ("slot", i32),  # its place in the SM
+        ("smem_base", i64),  # of its CTA
+        ("active", i64),  # lanes executing now
+        ("exited", i64),
+        ("depth", i32),
+        ("rpc", i32),  # reconvergence point of the current path, -1: none
+        ("regs", i32),  # registers a thread now owned (setmaxnreg)
+        ("block", i32),  # what the warp is parked on (BLOCK_*)
+        ("reason", i32),  # stall reason until `ready`
+        ("npipe", i32),  # pipe of the next instruction
+        ("nflags", i32),  # flags of the next instruction
+        ("nthrottle", i32),
+        ("streak", i32),  # preceding instructions with an encoded gap of one cycle
+        ("wait_slot", i32),  # mbarrier cell, named barrier, ... of the park
+        ("wait_aux", i64),  # parity, wgmma count, registers, ...
+        ("wait_pc", i32),
+        ("wait_state", i32),
+        ("wait_mask", i64),
+        ("last", i64),  # cycle of the last issue
+        ("gap_until", i64),  # end of the encoded gap
+        ("ready", i64),  # earliest next issue by dependences, NEVER when parked
+        ("dep_ready", i64),  # the same without the park
+        ("dep_reason", i32),
+        ("park_since", i64),
+        ("deadline", i64),  # when a suspended try_wait gives up
+        ("born", i64),
+        ("row_at", i64),  # register window
+        ("pred_at", i64),  # predicate masks
+        ("time_at", i64),  # ready times: (cycle << 8 | reason), one per row and predicate slot
+        ("mma_issued", i64),  # wgmma issued by this warp
+        ("mma_group", i64),  # wgmma groups committed
+        ("fences", i64),  # wgmma.fence rendezvous passed
+        ("order", i64),  # launch order, for selection
+        ("group_end", i64, GROUPS),  # mma_issued when a group was committed
+        ("bulk_group", i32, 32),  # per lane: bulk groups committed
+        ("stack_pc", i32, STACK),
+        ("stack_rpc", i32, STACK),
+        ("stack_mask", i64, STACK),
+        ("stalls", i64, REASONS),  # warp-cycles by reason
+    ],
+    align=True,
+)
+FREE, LIVE, DONE = 0, 1, 2
+(
+    BLOCK_NONE,
+    BLOCK_MBAR,
+    BLOCK_BAR,
+    BLOCK_MMA_WAIT,
+    BLOCK_MMA_QUEUE,
+    BLOCK_MMA_FENCE,
+    BLOCK_BULK_WAIT,
+    BLOCK_BULK_QUEUE,
+    BLOCK_REGISTERS,
+) = range(9)
+
+CTA = np.dtype(
+    [
+        ("state", i32),
+        ("id", i32),  # linear CTA number of the grid
+        ("ctaid", i32, 3),
+        ("first_warp", i32),
+        ("warps", i32),
+        ("live", i32),
+        ("pool", i32),  # registers (32-bit, whole CTA) that setmaxnreg.dec has given back
+        ("smem_base", i64),  # byte offset of the CTA's window in the SM's shared memory
+        ("born", i64),
+        ("bar_expected", i32, 16),
+        ("bar_arrived", i32, 16),
+        ("bar_last", i64, 16),  # when the latest arrival was served
+    ],
+    align=True,
+)
+
+# A warpgroup's queue of wgmma, by sequence number modulo RING.
+WGROUP = np.dtype(
+    [
+        ("issued", i64),  # wgmma that some warp has issued
+        ("done", i64),  # wgmma completed
+        ("started", i64),  # wgmma started on the tensor core
+        ("fence_count", i32),
+        ("fence_time", i64),
+        ("word", i64, RING),
+        ("desc_a", i64, RING),
+        ("desc_b", i64, RING),
+        ("scale_d", i32, RING),
+        ("list", i32, RING),
+        ("nd", i32, RING),
+        ("pc", i32, RING),
+        ("arrived", i32, RING),  # warps that have issued it
+        ("ready", i64, RING),  # when the fourth warp issued it
+    ],
+    align=True,
+)
+
+# A bulk copy: a load is served, then completes; a store is read out, then completes.
+JOB = np.dtype(
+    [
+        ("state", i32),  # 0 free, 1 load, 2 store before read-out, 3 store after read-out
+        ("warp", i32),
+        ("lane", i32),
+        ("group", i32),
+        ("cta", i32),
+        ("pc", i32),
+        ("coords", i32, 5),
+        ("smem", i64),  # byte offset in the SM's shared memory
+        ("mbar", i64),  # cell, loads
+        ("bytes", i64),
+        ("serve", i64),  # when the copy engine has taken it
+        ("read", i64),  # when a store's source has been read, loads: same as finish
+        ("finish", i64),  # when results and signals appear
+        ("seq", i64),
+        ("staging_at", i64),
+    ],
+    align=True,
+)
+
+# An array in emulated global memory; `touched` is its first line's index in the line map.
+SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("touched", i32)], align=True)
+
+# A tensor map decoded from its 128 bytes (programs.tensormap).
+TMAP = np.dtype(
+    [
+        ("base", i64),
+        ("rank", i32),
+        ("elem", i32),  # bytes
+        ("swizzle", i32),  # bytes: 0 32 64 128
+        ("fill_nan", i32),
+        ("etype", i32),
+        ("dims", i64, 5),
+        ("strides", i64, 5),
+        ("box", i32, 5),
+        ("estride", i32, 5),
+    ],
+    align=True,
+)
+SM = np.dtype(
+    [
+        # control
+        ("status", i32),
+        ("now", i64),
+        ("limit", i64),
+        ("next_event", i64),
+        ("live_warps", i32),
+        ("ctas_left", i32),
+        ("next_cta", i32),
+        ("launched", i64),
+        ("finished_ctas", i64),
+        ("relaunch", i64),  # when the next CTA may start in a freed slot
+        # fault record
+        ("fault", i32),
+        ("fault_warp", i32),
+        ("fault_lane", i32),
+        ("fault_pc", i32),
+        ("fault_address", i64),
+        ("fault_aux", i64),
+        # schedulers
+        ("sub_next", i64, SUBPARTITIONS),
+        ("sub_last", i32, SUBPARTITIONS),
+        ("sub_count", i32, SUBPARTITIONS),
+        ("sub_issue", i64, SUBPARTITIONS),  # cycle of the last issue
+        ("sub_warps", i32, SUBPARTITIONS * (WARP_SLOTS // SUBPARTITIONS)),
+        ("pipe_free", i64, SUBPARTITIONS * PIPES),  # cycles * 256
+        ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
+        ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
+        # tensor core
+        ("mma_wg", i32),  # warpgroup whose wgmma runs, -1: idle
+        ("mma_turn", i32),
+        ("mma_rs", i32),
+        ("mma_start", i64),
+        ("mma_end", i64),  # end of its pass
+        ("mma_busy_end", i64),  # end of its use of the register file
+        ("mma_port_num", i64),  # shared-memory port cycles that it takes, of
+        ("mma_port_den", i64),  # this many cycles
+        ("mma_delay", i64),  # port slots lost by the slowest sub-partition, already in mma_end
+        ("fly_head", i64),
+        ("fly_tail", i64),
+        ("fly_time", i64, 64),
+        ("fly_wg", i32, 64),
+        # bulk copies
+        ("tma_free", i64),  # cycles * 256
+        ("store_free", i64),  # cycles * 256
+        ("tma_until", i64),  # fills of shared memory go on until then
+        ("job_seq", i64),
+        ("jobs", i32),  # in flight
+        ("give_up", i64),  # earliest deadline of a suspended try_wait
+        # shared memory, L2, barriers
+        ("port_free", i64),
+        ("return_free", i64),
+        ("l2_free", i64),  # cycles * 256
+        ("hbm_free", i64),  # cycles * 256
+        ("bar_free", i64),
+        ("sync_free", i64),
+        # counters
+        ("issued", i64),
+        ("tensor_cycles", i64),
+        ("tma_bytes", i64),
+        ("store_bytes", i64),
+        ("hbm_bytes", i64),
+        ("l2_bytes", i64),
+        ("smem_waves", i64),
+        ("mma_count", i64),
+        ("pipe_busy", i64, PIPES),
+        ("pipe_issued", i64, PIPES),
+        # launch
+        ("ntid", i32, 3),
+        ("nctaid", i32, 3),
+        ("warps_per_cta", i32),
+        ("threads", i32),
+        ("cta_slots", i32),
+        ("smem_per_cta", i64),
+        ("smem_dynamic", i64),
+        ("smem_static", i64),
+        ("regs_entry", i32),
+        ("rows", i32),
+        ("const_first", i32),
+        ("const_rows", i32),
+        ("shuffle_row", i32),  # a scratch row behind the window
+        ("slots", i32),  # ready-time slots
+        ("predicates", i32),
+        ("sm_id", i32),
+        ("sms", i32),
+        ("npc", i32),
+        # host addresses
+        ("instr_at", i64),
+        ("list_at", i64),
+        ("warp_at", i64),
+        ("cta_at", i64),
+        ("wg_at", i64),
+        ("job_at", i64),
+        ("const_at", i64),
+        ("cta_ids_at", i64),
+        ("smem_at", i64),
+        ("smem_bytes", i64),
+        ("mbar_at", i64),  # 64-bit word per 8-byte cell of shared memory
+        ("live_at", i64),  # one byte per cell: an mbarrier lives here
+        ("version_at", i64),  # write count per 1 KB page of shared memory
+        ("segment_at", i64),
+        ("segments", i32),
+        ("segment_last", i32),
+        ("touched_at", i64),  # one byte per 128-byte line of global memory: read before, so L2-resident
+        ("tmap_at", i64),  # a decoded tensor map per bulk copy
+        ("stall_at", i64),  # uint32 [npc][REASONS]
+        ("scratch_at", i64),
+        ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
+        ("local_at", i64),
+        ("local_bytes", i64),  # of a thread
+    ],
+    align=True,
+)
+RUNNING, FINISHED, DEADLOCK, QUANTUM, FAULT, LIMIT = range(6)

@@ -1,0 +1,176 @@
+"""What the unit routines share.
+
+A routine has the signature `(S, C, W, I, t, m) -> int`: the SM, the machine's numbers, the warp, the
+instruction, the cycle, and the lanes that execute.  It returns the cycles until the result can be
+used, or one of:
+
+* `DEFAULT`  the latency of the timing class;
+* `RETRY`    nothing happened: the warp is parked and issues the same instruction again when woken;
+* `PARK`     the instruction has issued and the warp is parked until it is woken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.raw import ld32, view
+from emu.state import (
+    BLOCK_NONE,
+    CTA,
+    FAULT,
+    JOB,
+    LIVE,
+    NEVER,
+    RT_INSTR,
+    SEGMENT,
+    TMAP,
+    WARP,
+    WARP_SLOTS,
+    WGROUP,
+)
+
+DEFAULT, RETRY, PARK = -1, -2, -3
+
+warps_of = view(WARP)
+ctas_of = view(CTA)
+wgroups_of = view(WGROUP)
+jobs_of = view(JOB)
+instrs_of = view(RT_INSTR)
+segments_of = view(SEGMENT)
+tmaps_of = view(TMAP)
+
+# Fault kinds; emu.faults renders them.
+(
+    F_NONE,
+    F_TRAP,
+    F_SHARED_RANGE,
+    F_SHARED_ALIGN,
+    F_GLOBAL_RANGE,
+    F_GLOBAL_ALIGN,
+    F_READ_ONLY,
+    F_STACK,
+    F_PC,
+    F_MBAR_INVALID,
+    F_MBAR_COUNT,
+    F_MBAR_ARRIVALS,
+    F_MBAR_TX,
+    F_BAR_ID,
+    F_BAR_COUNT,
+    F_BAR_OVERFLOW,
+    F_DIVERGED,
+    F_WG_MISMATCH,
+    F_DESCRIPTOR,
+    F_TMAP,
+    F_TMAP_RANK,
+    F_TMA_ALIGN,
+    F_SETMAXNREG,
+    F_LOCAL_RANGE,
+    F_MBAR_ALIGN,
+    F_TMA_MBAR,
+) = range(26)
+
+
+@njit(inline="never")
+def fault(S: Any, W: Any, kind: int, lane: int, address: int, aux: int) -> int:
+    """Record the first fault and stop the SM after this cycle."""
+    if S.fault == F_NONE:
+        S.fault = kind
+        S.fault_warp = W.cta * WARP_SLOTS + W.index
+        S.fault_lane = lane
+        S.fault_pc = W.pc
+        S.fault_address = address
+        S.fault_aux = aux
+        S.status = FAULT
+    return 0
+
+
+@njit(inline="always")
+def get32(W: Any, row: int, lane: int) -> int:
+    """The unsigned 32-bit value of a register row in a lane."""
+    return ld32(W.row_at + row * 128 + lane * 4)
+
+
+@njit(inline="always")
+def get64(W: Any, row: int, lane: int) -> int:
+    """A 64-bit value of a register pair in a lane."""
+    low = ld32(W.row_at + row * 128 + lane * 4)
+    high = ld32(W.row_at + row * 128 + 128 + lane * 4)
+    return low | (high << 32)
+
+
+@njit(inline="always")
+def signed32(x: int) -> int:
+    """Read the low 32 bits as a signed integer."""
+    return ((x & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@njit(inline="always")
+def first_lane(m: int) -> int:
+    """The lowest lane of a mask (32 when empty)."""
+    lane = 0
+    while lane < 32 and not (m >> lane) & 1:
+        lane += 1
+    return lane
+
+
+@njit(inline="always")
+def wake(S: Any, W: Any, when: int) -> None:
+    """Let a parked warp issue from cycle `when` on (and not before its operands are there)."""
+    W.block = BLOCK_NONE
+    ready = when
+    if W.dep_ready > ready:
+        ready = W.dep_ready
+    W.ready = ready
+    if ready < S.sub_next[W.sub]:
+        S.sub_next[W.sub] = ready
+
+
+@njit(inline="always")
+def park(W: Any, block: int, reason: int, t: int) -> None:
+    """Stop a warp until something wakes it; the time is charged to `reason`."""
+    W.block = block
+    W.reason = reason
+    W.ready = NEVER
+    W.park_since = t
+    W.deadline = NEVER
+
+
+@njit(inline="always")
+def event(S: Any, when: int) -> None:
+    """Make sure that the SM looks at its units at cycle `when`."""
+    if when < S.next_event:
+        S.next_event = when
+
+
+@njit
+def wake_where(S: Any, cta: int, block: int, slot: int, when: int) -> None:
+    """Wake every warp of a CTA that is parked on `block` with `slot`."""
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    c = ctas_of(S.cta_at, S.cta_slots)[cta]
+    for i in range(c.first_warp, c.first_warp + c.warps):
+        W = warps[i]
+        if W.state == LIVE and W.block == block and W.wait_slot == slot:
+            wake(S, W, when)
+
+
+@njit
+def segment_host(S: Any, address: int, size: int, write: int) -> int:
+    """Translate an emulated global address range; 0 when it is not inside one array, -1 when read-only."""
+    segments = segments_of(S.segment_at, S.segments)
+    g = segments[S.segment_last]
+    if not (address >= g.base and address + size <= g.base + g.size):
+        found = -1
+        for k in range(S.segments):
+            h = segments[k]
+            if address >= h.base and address + size <= h.base + h.size:
+                found = k
+                break
+        if found < 0:
+            return 0
+        S.segment_last = found
+        g = segments[found]
+    if write and not g.writable:
+        return -1
+    return int(g.host_at + address - g.base)

@@ -1,0 +1,114 @@
+"""CTAs on one SM: a slot each, started in order, the next one when a slot is free again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.raw import copy, fill, ld32, st32
+from emu.state import BLOCK_NONE, DONE, FREE, LIVE, NEVER, SUBPARTITIONS, WARP_SLOTS, WARPGROUPS
+from emu.units.common import ctas_of, event, instrs_of, warps_of, wgroups_of
+
+
+@njit
+def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
+    """Place the next CTA of the grid in a slot."""
+    c = ctas_of(S.cta_at, S.cta_slots)[slot]
+    number = ld32(S.cta_ids_at + 4 * S.next_cta)
+    S.next_cta += 1
+    S.ctas_left -= 1
+    nx, ny = S.nctaid[0], S.nctaid[1]
+    c.state, c.id = LIVE, number
+    c.ctaid[0], c.ctaid[1], c.ctaid[2] = number % nx, (number // nx) % ny, number // (nx * ny)
+    room = (S.warps_per_cta + 3) // 4 * 4
+    c.first_warp, c.warps, c.live, c.pool = slot * room, S.warps_per_cta, S.warps_per_cta, 0
+    c.smem_base, c.born = slot * S.smem_per_cta, t
+    for k in range(16):
+        c.bar_arrived[k] = 0
+    fill(S.live_at + (c.smem_base >> 3), S.smem_per_cta >> 3)
+    groups = wgroups_of(S.wg_at, WARPGROUPS)
+    for k in range(slot * room // 4, (slot + 1) * room // 4):
+        g = groups[k]
+        g.issued, g.done, g.started, g.fence_count = 0, 0, 0, 0
+        for q in range(len(g.arrived)):
+            g.arrived[q] = 0
+    for i in range(S.warps_per_cta):
+        start_warp(S, slot, i, t)
+
+
+@njit
+def start_warp(S: Any, slot: int, index: int, t: int) -> None:
+    """Reset a warp: registers zero, constants in place, predicates false, nothing pending."""
+    c = ctas_of(S.cta_at, S.cta_slots)[slot]
+    W = warps_of(S.warp_at, WARP_SLOTS)[c.first_warp + index]
+    W.state, W.pc, W.cta, W.index, W.slot = LIVE, 0, slot, index, c.first_warp + index
+    W.sub = W.slot % SUBPARTITIONS
+    W.smem_base = c.smem_base
+    threads = min(S.threads - index * 32, 32)
+    W.active = (1 << threads) - 1
+    W.exited = 0xFFFFFFFF & ~W.active
+    W.depth, W.rpc, W.regs, W.block, W.streak = 0, -1, S.regs_entry, BLOCK_NONE, 0
+    W.last, W.born = t - 1, t
+    W.gap_until, W.ready, W.dep_ready = t, t, t
+    W.reason, W.dep_reason = 0, 0
+    W.deadline = NEVER
+    W.mma_issued, W.mma_group, W.fences = 0, 0, 0
+    S.launched += 1
+    W.order = S.launched
+    for lane in range(32):
+        W.bulk_group[lane] = 0
+    fill(W.row_at, S.const_first * 128)
+    copy(W.row_at + S.const_first * 128, S.const_at, S.const_rows * 128)
+    fill(W.pred_at, S.predicates * 4)
+    st32(W.pred_at, 0xFFFFFFFF)
+    fill(W.time_at, S.slots * 8)
+    first = instrs_of(S.instr_at, S.npc)[0]
+    W.npipe, W.nflags, W.nthrottle = first.pipe, first.flags, first.throttle
+    s = W.sub
+    S.sub_warps[s * 16 + S.sub_count[s]] = W.slot
+    S.sub_count[s] += 1
+    S.live_warps += 1
+    S.sub_next[s] = min(S.sub_next[s], t)
+
+
+@njit
+def retire(S: Any, C: Any, W: Any, t: int) -> None:
+    """Remove a finished warp; the last one of a CTA frees its slot."""
+    W.state = DONE
+    s = W.sub
+    at = s * 16
+    kept = 0
+    for k in range(S.sub_count[s]):
+        slot = S.sub_warps[at + k]
+        if slot != W.slot:
+            S.sub_warps[at + kept] = slot
+            kept += 1
+    S.sub_count[s] = kept
+    S.sub_last[s] = -1
+    S.live_warps -= 1
+    c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
+    c.live -= 1
+    if c.live == 0:
+        c.state = FREE
+        c.born = t + ((C.turnaround_cy256 + S.warps_per_cta * C.turnaround_warp_cy256) >> 8)
+        S.finished_ctas += 1
+        if S.ctas_left > 0:
+            event(S, c.born)
+
+
+@njit
+def advance(S: Any, C: Any, t: int) -> int:
+    """Start CTAs in slots that are free; returns the next cycle of interest."""
+    look = NEVER
+    if S.ctas_left == 0:
+        return look
+    ctas = ctas_of(S.cta_at, S.cta_slots)
+    for k in range(S.cta_slots):
+        if ctas[k].state == FREE and S.ctas_left > 0:
+            if ctas[k].born <= t:
+                start_cta(S, C, k, t)
+            else:
+                look = min(look, ctas[k].born)
+    return int(look)
+

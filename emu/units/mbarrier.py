@@ -1,0 +1,306 @@
+"""mbarrier objects (PTX ISA 9.7.13.15) with the words that an H200 stores.
+
+A live mbarrier is invisible to ordinary loads (seen on an H200); its word lives beside shared memory,
+one per 8-byte cell, and goes back to memory at `inval`.  Word: bits 1..20 (-expected) mod 2^20,
+21..41 (-tx_count) mod 2^21, 43..62 (-pending) mod 2^20, bit 63 phase parity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.raw import ld8, ld32, ld64, st8, st32, st64
+from emu.stalls import Reason
+from emu.state import BLOCK_MBAR, LIVE, NEVER, WARP_SLOTS
+from emu.units.common import (
+    DEFAULT,
+    F_MBAR_ALIGN,
+    F_MBAR_ARRIVALS,
+    F_MBAR_COUNT,
+    F_MBAR_INVALID,
+    F_MBAR_TX,
+    F_SHARED_RANGE,
+    PARK,
+    ctas_of,
+    event,
+    fault,
+    get32,
+    get64,
+    instrs_of,
+    park,
+    signed32,
+    wake,
+    warps_of,
+)
+
+M20, M21 = (1 << 20) - 1, (1 << 21) - 1
+FULL = 0xFFFFFFFF
+R_LONG, R_SLEEP, R_BRANCH = int(Reason.LONG_SCOREBOARD), int(Reason.SLEEPING), int(Reason.BRANCH_RESOLVING)
+
+
+@njit(inline="always")
+def expected_of(word: int) -> int:
+    """Arrivals that the next phase expects."""
+    return -(word >> 1) & M20
+
+
+@njit(inline="always")
+def pending_of(word: int) -> int:
+    """Arrivals that the current phase still waits for."""
+    return -(word >> 43) & M20
+
+
+@njit(inline="always")
+def tx_of(word: int) -> int:
+    """Bytes that the current phase still waits for (negative: early bytes)."""
+    x = -(word >> 21) & M21
+    return x - (1 << 21) if x >= (1 << 20) else x
+
+
+@njit(inline="always")
+def phase_of(word: int) -> int:
+    """Parity of the current phase."""
+    return (word >> 63) & 1
+
+
+@njit(inline="always")
+def make_word(expected: int, tx: int, pending: int, phase: int) -> int:
+    """The 64-bit word of a state."""
+    return ((-expected & M20) << 1) | ((-tx & M21) << 21) | ((-pending & M20) << 43) | (phase << 63)
+
+
+@njit
+def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
+    """The cell number of an mbarrier operand, or -1 after a fault."""
+    offset = address & 0xFFFFFF
+    if offset & 7:
+        fault(S, W, F_MBAR_ALIGN, lane, offset, 8)
+        return -1
+    if offset + 8 > S.smem_per_cta:
+        fault(S, W, F_SHARED_RANGE, lane, offset, 8)
+        return -1
+    k = (W.smem_base + offset) >> 3
+    if live and not ld8(S.live_at + k):
+        fault(S, W, F_MBAR_INVALID, lane, offset, 0)
+        return -1
+    return int(k)
+
+
+@njit
+def test(S: Any, W: Any, I: Any, m: int, state: int) -> int:
+    """Lanes of `m` whose awaited phase is complete; parks nothing, remembers one cell that is not.
+
+    By parity: the phase with that parity is the one just completed.  By state: the phase of the state
+    has passed.
+    """
+    done = 0
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+        if k < 0:
+            return m
+        parity = (get64(W, I.b, lane) >> 63) & 1 if state else get32(W, I.b, lane) & 1
+        if phase_of(ld64(S.mbar_at + k * 8)) != parity:
+            done |= 1 << lane
+        else:
+            W.wait_slot = k
+            W.wait_aux = parity
+    return done
+
+
+@njit(inline="always")
+def answer(W: Any, I: Any, m: int, done: int) -> None:
+    """Write the predicate result."""
+    if I.pd:
+        at = W.pred_at + I.pd * 4
+        st32(at, (ld32(at) & ~m) | (done & m))
+
+
+@njit
+def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
+    """Wake the warps of a CTA that wait on cell `k`, one after the other."""
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    c = ctas_of(S.cta_at, S.cta_slots)[cta]
+    when = t + C.mbar_wake_cy
+    for i in range(c.first_warp, c.first_warp + c.warps):
+        W = warps[i]
+        if W.state == LIVE and W.block == BLOCK_MBAR and W.wait_slot == k:
+            I = instrs_of(S.instr_at, S.npc)[W.wait_pc]
+            done = test(S, W, I, W.wait_mask, W.wait_state)
+            answer(W, I, W.wait_mask, done)
+            if done == W.wait_mask:
+                wake(S, W, when)
+                when += C.mbar_wake_next_cy
+
+
+@njit
+def settle(S: Any, C: Any, cta: int, k: int, word: int, t: int) -> None:
+    """Store a word; when nothing is pending the phase completes, re-arms, and waiters wake."""
+    if pending_of(word) == 0 and tx_of(word) == 0:
+        expected = expected_of(word)
+        word = make_word(expected, 0, expected, 1 - phase_of(word))
+        st64(S.mbar_at + k * 8, word)
+        wake_waiters(S, C, cta, k, t)
+    else:
+        st64(S.mbar_at + k * 8, word)
+
+
+@njit
+def complete_tx(S: Any, C: Any, W: Any, k: int, count: int, t: int) -> None:
+    """Bytes have arrived: lower tx_count (a bulk copy's signal, or mbarrier.complete_tx)."""
+    word = ld64(S.mbar_at + k * 8)
+    tx = tx_of(word) - count
+    if tx < -M20:
+        fault(S, W, F_MBAR_TX, 0, (k << 3) - W.smem_base, tx)
+        return
+    settle(S, C, W.cta, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
+
+
+@njit
+def mbar_init(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.init: counts 1 .. 2^20-1 (0 and 2^20 store the word 0 on silicon and are refused here)."""
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 0)
+        if k < 0:
+            return DEFAULT
+        count = get32(W, I.b, lane)
+        if count < 1 or count > M20:
+            fault(S, W, F_MBAR_COUNT, lane, (k << 3) - W.smem_base, count)
+            return DEFAULT
+        st64(S.mbar_at + k * 8, make_word(count, 0, count, 0))
+        st8(S.live_at + k, 1)
+    return DEFAULT
+
+
+@njit
+def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.inval: the word becomes visible memory."""
+    for lane in range(32):
+        if (m >> lane) & 1:
+            k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+            if k < 0:
+                return DEFAULT
+            st8(S.live_at + k, 0)
+            st64(S.smem_at + k * 8, ld64(S.mbar_at + k * 8))
+    return DEFAULT
+
+
+@njit
+def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order."""
+    drop, expect = (I.imm >> 32) & 1, (I.imm >> 34) & 1
+    served = max(t + C.mbar_arrive_cy, S.sync_free)
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+        if k < 0:
+            return DEFAULT
+        word = ld64(S.mbar_at + k * 8)
+        count, tx = get32(W, I.b, lane), tx_of(word)
+        if expect:
+            tx += count
+            count = 1
+        pending, expected = pending_of(word), expected_of(word)
+        if count < 1 or count > pending:
+            fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, count)
+            return DEFAULT
+        if tx > M20:
+            fault(S, W, F_MBAR_TX, lane, (k << 3) - W.smem_base, tx)
+            return DEFAULT
+        if I.flags & 8:
+            st32(W.row_at + I.d * 128 + lane * 4, word & FULL)
+            st32(W.row_at + I.d * 128 + 128 + lane * 4, (word >> 32) & FULL)
+        served += C.mbar_serve_cy
+        if drop:
+            expected -= count
+        settle(S, C, W.cta, k, make_word(expected, tx, pending - count, phase_of(word)), served)
+    S.sync_free = served
+    return DEFAULT
+
+
+@njit
+def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
+    """mbarrier.expect_tx (+) and .complete_tx (-)."""
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+        if k < 0:
+            return DEFAULT
+        word = ld64(S.mbar_at + k * 8)
+        tx = tx_of(word) + sign * get32(W, I.b, lane)
+        if tx > M20 or tx < -M20:
+            fault(S, W, F_MBAR_TX, lane, (k << 3) - W.smem_base, tx)
+            return DEFAULT
+        settle(S, C, W.cta, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
+    return DEFAULT
+
+
+@njit
+def mbar_expect_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.expect_tx; one that brings tx_count to 0 with nothing pending completes the phase (H200)."""
+    return change_tx(S, C, W, I, t, m, 1)
+
+
+@njit
+def mbar_complete_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.complete_tx: the signal of a copy without the copy."""
+    return change_tx(S, C, W, I, t, m, -1)
+
+
+@njit
+def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
+    """test_wait answers at once; try_wait suspends until the phase completes or its time is over.
+
+    The result is written when the warp goes on (`resume`).  Reasons as on silicon: long_scoreboard for
+    a converged warp, sleeping for a diverged one with a time hint, branch_resolving for a diverged one
+    that polls.
+    """
+    if m == 0:
+        return DEFAULT
+    done = test(S, W, I, m, state)
+    answer(W, I, m, done)
+    if done == m or (I.imm >> 32) & 1:
+        return DEFAULT
+    reason = R_LONG
+    if (m | W.exited) & FULL != FULL:
+        reason = R_SLEEP if (I.imm >> 33) & 1 else R_BRANCH
+    park(W, BLOCK_MBAR, reason, t)
+    W.wait_pc, W.wait_mask, W.wait_state = W.pc, m, state
+    W.deadline = t + C.try_wait_limit_cy
+    event(S, W.deadline)
+    return PARK
+
+
+@njit
+def give_up(S: Any, C: Any, t: int) -> int:
+    """Let suspended try_waits whose time is over go on with a false answer; returns the next deadline."""
+    nearest = NEVER
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    for i in range(WARP_SLOTS):
+        W = warps[i]
+        if W.state == LIVE and W.block == BLOCK_MBAR:
+            if W.deadline <= t:
+                wake(S, W, t + 1)
+            else:
+                nearest = min(nearest, W.deadline)
+    return nearest
+
+
+@njit
+def mbar_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.test_wait.parity and .try_wait.parity."""
+    return wait(S, C, W, I, t, m, 0)
+
+
+@njit
+def mbar_wait_state(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """mbarrier.test_wait and .try_wait with a state."""
+    return wait(S, C, W, I, t, m, 1)
+

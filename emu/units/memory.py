@@ -1,0 +1,426 @@
+"""Loads and stores: shared memory with its banks and ports, global memory through L2 and HBM.
+
+Values move at issue; the result's ready time carries the latency.  Shared memory (rules 5 and 11 of
+the H200 measurements): one 128-byte wavefront per cycle through the first port, which wgmma operand
+reads share; stores also need the second port, which bulk-copy fills use; results return through a
+port of one register row per cycle, slower while the tensor core runs (rule 4).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.raw import ld8, ld16, ld32, ld64, st8, st16, st32, st64
+from emu.units.common import (
+    DEFAULT,
+    F_GLOBAL_ALIGN,
+    F_GLOBAL_RANGE,
+    F_LOCAL_RANGE,
+    F_READ_ONLY,
+    F_SHARED_ALIGN,
+    F_SHARED_RANGE,
+    fault,
+    get32,
+    get64,
+    segment_host,
+    segments_of,
+    signed32,
+)
+from emu.units.sharing import port_cost, return_cost
+from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+
+FULL = 0xFFFFFFFF
+LINE = 128  # bytes of an L2 line (CUDA programming guide)
+
+
+@njit(inline="always")
+def decode(imm: int) -> tuple[int, int, int, int]:
+    """Memory word -> byte offset, bytes of an element, sign extension, elements (docs/architecture.md 3)."""
+    return signed32(imm), 1 << ((imm >> 32) & 3), (imm >> 36) & 1, (imm >> 40) & 0xFF
+
+
+@njit(inline="always")
+def load_element(W: Any, host: int, size: int, sign: int, rows_at: int, k: int, lane: int) -> None:
+    """Read one element of a lane into its row(s)."""
+    if size == 4:
+        st32(W.row_at + ld16(rows_at + 2 * k) * 128 + lane * 4, ld32(host))
+    elif size == 8:
+        st32(W.row_at + ld16(rows_at + 4 * k) * 128 + lane * 4, ld32(host))
+        st32(W.row_at + ld16(rows_at + 4 * k + 2) * 128 + lane * 4, ld32(host + 4))
+    elif size == 2:
+        x = ld16(host)
+        if sign:
+            x = ((x ^ 0x8000) - 0x8000) & FULL
+        st32(W.row_at + ld16(rows_at + 2 * k) * 128 + lane * 4, x)
+    else:
+        x = ld8(host)
+        if sign:
+            x = ((x ^ 0x80) - 0x80) & FULL
+        st32(W.row_at + ld16(rows_at + 2 * k) * 128 + lane * 4, x)
+
+
+@njit(inline="always")
+def store_element(W: Any, host: int, size: int, rows_at: int, k: int, lane: int) -> None:
+    """Write one element of a lane from its row(s)."""
+    if size == 8:
+        st32(host, get32(W, ld16(rows_at + 4 * k), lane))
+        st32(host + 4, get32(W, ld16(rows_at + 4 * k + 2), lane))
+        return
+    x = get32(W, ld16(rows_at + 2 * k), lane)
+    if size == 4:
+        st32(host, x)
+    elif size == 2:
+        st16(host, x & 0xFFFF)
+    else:
+        st8(host, x & 0xFF)
+
+
+# ---- shared memory -------------------------------------------------------------------------------
+
+
+@njit(inline="always")
+def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
+    """Host address of a shared-memory range of the SM, or 0 after a fault."""
+    offset &= 0xFFFFFF
+    low, high = W.smem_base, W.smem_base + S.smem_per_cta
+    if offset % size != 0:
+        fault(S, W, F_SHARED_ALIGN, lane, offset, size)
+        return 0
+    if offset + size + low > high:
+        fault(S, W, F_SHARED_RANGE, lane, offset, size)
+        return 0
+    return int(S.smem_at + low + offset)
+
+
+@njit
+def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
+    """128-byte wavefronts of an access of `width` bytes a lane: bank conflicts (32 banks of 4 bytes).
+
+    Lanes are served in groups that can fill 128 bytes (32, 16, 8 lanes for 4, 8, 16 bytes); within a
+    group the ways are the most distinct words in a bank.
+    """
+    lanes = 32 if width <= 4 else (16 if width == 8 else 8)
+    total = 0
+    for first in range(0, 32, lanes):
+        base = get32(W, row, first) + offset
+        regular = ((m >> first) & ((1 << lanes) - 1)) == (1 << lanes) - 1
+        step = get32(W, row, first + 1) + offset - base if regular else 0
+        if regular:
+            for k in range(1, lanes):
+                if get32(W, row, first + k) + offset != base + k * step:
+                    regular = False
+                    break
+        if regular and (step == 0 or step == width):
+            total += 1
+        else:
+            total += group_ways(W, row, offset, m, width, first, lanes)
+    return max(total, 1)
+
+
+@njit
+def group_ways(W: Any, row: int, offset: int, m: int, width: int, first: int, lanes: int) -> int:
+    """The most distinct 4-byte words that one bank must deliver for a group of lanes."""
+    words = max(width // 4, 1)
+    worst = 0
+    for bank in range(32):
+        distinct = 0
+        for k in range(first, first + lanes):
+            if not (m >> k) & 1:
+                continue
+            word = (get32(W, row, k) + offset) >> 2
+            hit = -1
+            for j in range(words):
+                if (word + j) & 31 == bank:
+                    hit = word + j
+            if hit < 0:
+                continue
+            fresh = 1
+            for q in range(first, k):
+                if (m >> q) & 1:
+                    other = (get32(W, row, q) + offset) >> 2
+                    if hit >= other and hit < other + words:
+                        fresh = 0
+                        break
+            distinct += fresh
+        worst = max(worst, distinct)
+    return worst
+
+
+@njit
+def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """ld.shared: values at issue; latency grows with the wavefronts (rule 11: 21 + 2 * ways for 4 bytes)."""
+    if m == 0:
+        return DEFAULT
+    offset, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    for lane in range(32):
+        if (m >> lane) & 1:
+            host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
+            if host == 0:
+                return DEFAULT
+            for k in range(count):
+                load_element(W, host + k * size, size, sign, rows_at, k, lane)
+    waves = wavefronts(W, I.a, offset, m, size * count)
+    ideal = max((size * count) // 4, 1)
+    return I.latency + port_cost(S, C, t, waves, I.nd, 0) + C.wavefront_cy * max(waves - ideal, 0)
+
+
+@njit
+def st_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """st.shared."""
+    if m == 0:
+        return DEFAULT
+    offset, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    for lane in range(32):
+        if (m >> lane) & 1:
+            host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
+            if host == 0:
+                return DEFAULT
+            for k in range(count):
+                store_element(W, host + k * size, size, rows_at, k, lane)
+            touch(S, host, size * count)
+    port_cost(S, C, t, wavefronts(W, I.a, offset, m, size * count), 0, 1)
+    return DEFAULT
+
+
+@njit(inline="always")
+def touch(S: Any, host: int, size: int) -> None:
+    """Count a write to the 1 KB pages of shared memory that it covers."""
+    first = (host - S.smem_at) >> 10
+    last = (host - S.smem_at + size - 1) >> 10
+    for page in range(first, last + 1):
+        st64(S.version_at + page * 8, ld64(S.version_at + page * 8) + 1)
+
+
+# ---- matrices --------------------------------------------------------------------------------------
+
+
+@njit
+def matrix_wavefronts(W: Any, row: int, offset: int, matrices: int) -> int:
+    """Wavefronts of ldmatrix/stmatrix: each 8x8 matrix is 8 rows of 16 bytes given by 8 lanes."""
+    total = 0
+    for k in range(matrices):
+        total += group_ways(W, row, offset, FULL, 16, 8 * k, 8)
+    return total
+
+
+@njit
+def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """ldmatrix.m8n8.b16 (PTX ISA 9.7.14.5.15): lane l gets elements 2(l%4), +1 of row l/4 of each matrix."""
+    if m == 0:
+        return DEFAULT
+    offset, trans, matrices = signed32(I.imm), (I.imm >> 32) & 1, (I.imm >> 40) & 0xFF
+    rows_at = S.list_at + I.list * 2
+    for k in range(matrices):
+        target = W.row_at + ld16(rows_at + 2 * k) * 128
+        for r in range(8):
+            host = shared_host(S, W, 8 * k + r, get32(W, I.a, 8 * k + r) + offset, 16)
+            if host == 0:
+                return DEFAULT
+            for c in range(8):
+                value = ld16(host + 2 * c)
+                if trans:
+                    st16(target + (c * 4 + r // 2) * 4 + (r & 1) * 2, value)
+                else:
+                    st16(target + (r * 4 + c // 2) * 4 + (c & 1) * 2, value)
+    waves = matrix_wavefronts(W, I.a, offset, matrices)
+    return I.latency + port_cost(S, C, t, waves, matrices, 0) + C.wavefront_cy * max(waves - matrices, 0)
+
+
+@njit
+def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """stmatrix.m8n8.b16 (PTX ISA 9.7.14.5.16): the reverse of ldmatrix."""
+    if m == 0:
+        return DEFAULT
+    offset, trans, matrices = signed32(I.imm), (I.imm >> 32) & 1, (I.imm >> 40) & 0xFF
+    rows_at = S.list_at + I.list * 2
+    for k in range(matrices):
+        source = W.row_at + ld16(rows_at + 2 * k) * 128
+        for r in range(8):
+            host = shared_host(S, W, 8 * k + r, get32(W, I.a, 8 * k + r) + offset, 16)
+            if host == 0:
+                return DEFAULT
+            for c in range(8):
+                if trans:
+                    value = ld16(source + (c * 4 + r // 2) * 4 + (r & 1) * 2)
+                else:
+                    value = ld16(source + (r * 4 + c // 2) * 4 + (c & 1) * 2)
+                st16(host + 2 * c, value)
+            touch(S, host, 16)
+    port_cost(S, C, t, matrix_wavefronts(W, I.a, offset, matrices), 0, 1)
+    return DEFAULT
+
+
+# ---- global, generic and local memory ----------------------------------------------------------------
+
+
+@njit
+def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t: int) -> int:
+    """Latency of a global access: 32-byte sectors over the SM's L2 bandwidth, HBM for lines not seen before."""
+    sectors, misses, previous = 0, 0, -1
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        address = get64(W, row, lane) + offset
+        for sector in range(address >> 5, (address + width + 31) >> 5):
+            if sector != previous:
+                previous = sector
+                sectors += 1
+                misses += first_touch(S, sector << 5)
+    return fetch(S, C, sectors * 32, misses * LINE, t)
+
+
+@njit
+def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
+    """Cycles until `size` bytes have come from L2, `missing` of them from HBM first."""
+    S.l2_free = max(t << 8, S.l2_free) + size * C.l2_byte_cy256
+    S.l2_bytes += size
+    latency = (S.l2_free >> 8) - t + C.l2_latency_cy
+    if missing:
+        S.hbm_free = max(t << 8, S.hbm_free) + missing * C.hbm_byte_cy256
+        S.hbm_bytes += missing
+        latency = max(latency, (S.hbm_free >> 8) - t + C.hbm_latency_cy)
+    return latency
+
+
+@njit
+def first_touch(S: Any, address: int) -> int:
+    """1 when a 128-byte line comes from HBM for the first time in this launch; it is in L2 afterwards."""
+    segments = segments_of(S.segment_at, S.segments)
+    for k in range(S.segments):
+        g = segments[k]
+        if address + LINE > g.base and address < g.base + g.size:
+            at = S.touched_at + g.touched + (address // LINE - g.base // LINE)
+            seen = ld8(at)
+            st8(at, 1)
+            return 1 - seen
+    return 0
+
+
+@njit
+def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
+    """ld/st on global addresses of every lane in `m`; returns the latency."""
+    offset, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        address = get64(W, I.a, lane) + offset
+        if address % (size * count) != 0:
+            fault(S, W, F_GLOBAL_ALIGN, lane, address, size * count)
+            return 0
+        host = segment_host(S, address, size * count, write)
+        if host <= 0:
+            fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, lane, address, size * count)
+            return 0
+        for k in range(count):
+            if write:
+                store_element(W, host + k * size, size, rows_at, k, lane)
+            else:
+                load_element(W, host + k * size, size, sign, rows_at, k, lane)
+    return traffic(S, C, W, I.a, offset, m, size * count, t)
+
+
+@njit
+def ld_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """ld.global through L2 (an L1 is not modelled: docs/machine.md)."""
+    return access(S, C, W, I, t, m, 0) if m else DEFAULT
+
+
+@njit
+def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """st.global: takes effect at issue; the traffic is accounted."""
+    if m:
+        access(S, C, W, I, t, m, 1)
+    return DEFAULT
+
+
+@njit
+def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
+    """ld/st on generic addresses: lanes in the shared and local windows go there, the others to global memory."""
+    offset, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    rest = 0
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        address = get64(W, I.a, lane) + offset
+        if address >= SHARED_WINDOW and address < SHARED_WINDOW + WINDOW_SIZE:
+            host = shared_host(S, W, lane, address - SHARED_WINDOW, size * count)
+        elif address >= LOCAL_WINDOW and address < LOCAL_WINDOW + WINDOW_SIZE:
+            host = local_host(S, W, lane, address - LOCAL_WINDOW, size * count)
+        else:
+            rest |= 1 << lane
+            continue
+        if host == 0:
+            return DEFAULT
+        for k in range(count):
+            if write:
+                store_element(W, host + k * size, size, rows_at, k, lane)
+            else:
+                load_element(W, host + k * size, size, sign, rows_at, k, lane)
+        if write and address >= SHARED_WINDOW and address < SHARED_WINDOW + WINDOW_SIZE:
+            touch(S, host, size * count)
+    latency = int(I.latency)
+    if rest != m:
+        latency += return_cost(S, C, t, I.nd)
+    if rest:
+        latency = max(latency, access(S, C, W, I, t, rest, write))
+    return latency
+
+
+@njit
+def ld_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """ld without a space."""
+    return generic(S, C, W, I, t, m, 0) if m else DEFAULT
+
+
+@njit
+def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """st without a space."""
+    if m:
+        generic(S, C, W, I, t, m, 1)
+    return DEFAULT
+
+
+@njit(inline="always")
+def local_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
+    """Host address of a thread's local memory, or 0 after a fault."""
+    if offset < 0 or offset + size > S.local_bytes or offset % size != 0:
+        fault(S, W, F_LOCAL_RANGE, lane, offset, size)
+        return 0
+    thread = (W.slot * 32 + lane) * S.local_bytes
+    return int(S.local_at + thread + offset)
+
+
+@njit
+def local(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
+    """ld/st.local: per-thread memory, always an L1 hit in this model."""
+    offset, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    for lane in range(32):
+        if (m >> lane) & 1:
+            host = local_host(S, W, lane, (get64(W, I.a, lane) + offset) & (WINDOW_SIZE - 1), size * count)
+            if host == 0:
+                return DEFAULT
+            for k in range(count):
+                if write:
+                    store_element(W, host + k * size, size, rows_at, k, lane)
+                else:
+                    load_element(W, host + k * size, size, sign, rows_at, k, lane)
+    return DEFAULT
+
+
+@njit
+def ld_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """ld.local."""
+    return local(S, C, W, I, t, m, 0) if m else DEFAULT
+
+
+@njit
+def st_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """st.local."""
+    return local(S, C, W, I, t, m, 1) if m else DEFAULT

@@ -1,0 +1,69 @@
+"""What units of the SM share: shared-memory ports and the register file's ports.
+
+Rule 4 of the H200 measurements: while the tensor core runs, a sub-partition issues about one
+instruction in four cycles, and the tensor core keeps its rate; but a warp whose instructions carry an
+encoded gap of one cycle (four or more independent FP32 chains) is not held back, and the tensor core
+loses.  Both follow from one arbitration: the running wgmma needs the register file's ports in three
+cycles of four, the fourth is granted to issue; a warp in an unbroken stream keeps the port and takes
+the tensor core's cycles, and each cycle taken makes its pass longer by 1 / (3/4) cycles.  In the
+measured pairs (issue rate x, tensor rate y) y = (1 - x) / 0.75 within a few points.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+
+@njit(inline="always")
+def tensor_busy(S: Any, t: int) -> bool:
+    """Whether a wgmma holds the register file's ports in cycle `t`."""
+    return bool(t < S.mma_busy_end and t >= S.mma_start)
+
+
+@njit(inline="always")
+def steal(S: Any, C: Any, sub: int) -> None:
+    """An issue took a port slot of the running wgmma: its pass ends later when this is the slowest."""
+    S.stolen[sub] += 1
+    delay = (S.stolen[sub] << 8) // C.mma_share256
+    if delay > S.mma_delay:
+        longer = delay - S.mma_delay
+        S.mma_delay = delay
+        S.mma_end += longer
+        S.mma_busy_end += longer
+
+
+@njit
+def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
+    """Pass `waves` wavefronts through the shared-memory ports; returns the cycles of queueing.
+
+    wgmma operand reads have priority on the first port, bulk-copy fills on the second (rule 5), so an
+    access beside them takes `1 / (1 - their share)` as long.  Loads then return `rows` register rows.
+    """
+    S.smem_waves += waves
+    cost = waves << 8
+    if t < S.mma_end and t >= S.mma_start:
+        free = S.mma_port_den - S.mma_port_num
+        if free * 16 < S.mma_port_den:
+            free = max(S.mma_port_den // 16, 1)
+        cost = (cost * S.mma_port_den) // free
+    if store and t < S.tma_until:
+        cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
+    start = max(t << 8, S.port_free)
+    S.port_free = start + cost
+    queued = (S.port_free >> 8) - t - waves
+    if rows:
+        queued = max(queued, return_cost(S, C, t, rows))
+    return max(queued, 0)
+
+
+@njit
+def return_cost(S: Any, C: Any, t: int, rows: int) -> int:
+    """Return register rows through the shared-memory pipe; returns the cycles of queueing."""
+    each = C.return_cy256
+    if tensor_busy(S, t):
+        each = C.return_mma_cy256
+    start = max(t << 8, S.return_free)
+    S.return_free = start + rows * each
+    return max((S.return_free >> 8) - t - rows, 0)

@@ -1,0 +1,231 @@
+"""The tensor core as wgmma uses it (PTX ISA 9.7.15; rules 1 to 4 of the H200 measurements).
+
+Each warpgroup has a queue; a wgmma enters when its four warps have issued it.  The tensor core runs
+one at a time and alternates between warpgroups after every instruction.  Read window: operands are
+read from shared memory (and, for A fragments, from registers) until completion.  Write moment: D
+appears in the registers at completion, in queue order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.raw import ld32, st64
+from emu.stalls import Reason
+from emu.state import (
+    BLOCK_MMA_FENCE,
+    BLOCK_MMA_QUEUE,
+    BLOCK_MMA_WAIT,
+    GROUPS,
+    LIVE,
+    NEVER,
+    RING,
+    WARP_SLOTS,
+    WARPGROUPS,
+)
+from emu.units.common import (
+    DEFAULT,
+    F_DESCRIPTOR,
+    F_DIVERGED,
+    F_WG_MISMATCH,
+    PARK,
+    RETRY,
+    event,
+    fault,
+    get64,
+    park,
+    wake,
+    warps_of,
+    wgroups_of,
+)
+from emu.units.tensor_math import wgmma
+
+R_GMMA, R_BARRIER, R_WAIT = int(Reason.GMMA), int(Reason.BARRIER), int(Reason.WAIT)
+
+
+@njit(inline="always")
+def columns(word: int) -> int:
+    """N of a wgmma word."""
+    return word & 0x1FF
+
+
+@njit(inline="always")
+def from_registers(word: int) -> int:
+    """1 when A comes from registers."""
+    return (word >> 21) & 1
+
+
+# ---- issue ---------------------------------------------------------------------------------------
+
+
+@njit
+def queue_room(S: Any, C: Any, own: int) -> int:
+    """wgmma that a warpgroup may have in flight: the SM's queue is shared by the active ones (rule 3)."""
+    groups = wgroups_of(S.wg_at, WARPGROUPS)
+    active = 0
+    for k in range(WARPGROUPS):
+        if k == own or groups[k].issued > groups[k].done:
+            active += 1
+    return max(C.mma_queue // active, C.mma_queue_min)
+
+
+@njit
+def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """Put one wgmma.mma_async into the warpgroup's queue; the fourth warp makes it ready."""
+    if m == 0:
+        return DEFAULT
+    own = W.slot >> 2
+    g = wgroups_of(S.wg_at, WARPGROUPS)[own]
+    seq = W.mma_issued
+    if seq - g.done >= queue_room(S, C, own):
+        park(W, BLOCK_MMA_QUEUE, R_GMMA, t)
+        return RETRY
+    if m != W.active or (W.active | W.exited) & 0xFFFFFFFF != 0xFFFFFFFF or W.exited:
+        fault(S, W, F_DIVERGED, 0, 0, m)
+        return DEFAULT
+    word, k = I.imm, seq & (RING - 1)
+    desc_a, desc_b = 0, get64(W, I.a, 0)
+    if not from_registers(word):
+        desc_a, desc_b = desc_b, get64(W, I.b, 0)
+    p = ld32(W.pred_at + I.pa * 4) & 1
+    if I.flip & 2:
+        p = 1 - p
+    if g.arrived[k] == 0:
+        g.word[k], g.desc_a[k], g.desc_b[k], g.scale_d[k] = word, desc_a, desc_b, p
+        g.list[k], g.nd[k], g.pc[k] = I.list, I.nd, W.pc
+    elif g.pc[k] != W.pc or g.desc_a[k] != desc_a or g.desc_b[k] != desc_b or g.scale_d[k] != p:
+        fault(S, W, F_WG_MISMATCH, 0, desc_b, g.pc[k])
+        return DEFAULT
+    g.arrived[k] += 1
+    W.mma_issued = seq + 1
+    g.issued = max(g.issued, seq + 1)
+    if g.arrived[k] == 4:
+        g.ready[k] = t + C.mma_issue_cy
+        event(S, g.ready[k])
+    W.dep_ready = max(W.dep_ready, t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per))
+    return DEFAULT
+
+
+@njit
+def wgmma_fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """wgmma.fence: a rendezvous of the warpgroup's four warps (seen on an H200)."""
+    if m == 0:
+        return DEFAULT
+    own = W.slot >> 2
+    g = wgroups_of(S.wg_at, WARPGROUPS)[own]
+    g.fence_count += 1
+    if g.fence_count < 4:
+        park(W, BLOCK_MMA_FENCE, R_GMMA, t)
+        return PARK
+    g.fence_count = 0
+    wake_group(S, own, BLOCK_MMA_FENCE, t + C.mma_fence_cy, NEVER)
+    W.dep_ready = max(W.dep_ready, t + C.mma_fence_cy)
+    return DEFAULT
+
+
+@njit
+def wgmma_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """wgmma.commit_group: everything issued so far belongs to closed groups."""
+    if m:
+        W.group_end[W.mma_group & (GROUPS - 1)] = W.mma_issued
+        W.mma_group += 1
+        W.dep_ready = max(W.dep_ready, t + C.mma_commit_cy)
+    return DEFAULT
+
+
+@njit
+def wgmma_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """wgmma.wait_group N: until at most the N newest groups are pending."""
+    if m == 0 or W.mma_group <= I.imm:
+        return DEFAULT
+    need = W.group_end[(W.mma_group - 1 - I.imm) & (GROUPS - 1)]
+    if wgroups_of(S.wg_at, WARPGROUPS)[W.slot >> 2].done >= need:
+        return DEFAULT
+    park(W, BLOCK_MMA_WAIT, R_BARRIER, t)
+    W.wait_aux = need
+    return PARK
+
+
+@njit
+def wake_group(S: Any, group: int, block: int, when: int, limit: int) -> None:
+    """Wake the warps of a warpgroup parked on `block` whose `wait_aux` is at most `limit`."""
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    for i in range(4 * group, 4 * group + 4):
+        W = warps[i]
+        if W.state == LIVE and W.block == block and (limit == NEVER or W.wait_aux <= limit):
+            wake(S, W, when)
+
+
+# ---- advance -------------------------------------------------------------------------------------
+
+
+@njit
+def start(S: Any, C: Any, t: int) -> int:
+    """Give the idle tensor core its next wgmma, in turn; returns when to look again."""
+    groups = wgroups_of(S.wg_at, WARPGROUPS)
+    look = NEVER
+    for step in range(1, WARPGROUPS + 1):
+        k = (S.mma_turn + step) % WARPGROUPS
+        g = groups[k]
+        j = g.started & (RING - 1)
+        if g.started >= g.issued or g.arrived[j] < 4:
+            continue
+        if g.ready[j] > t:
+            look = min(look, g.ready[j])
+            continue
+        n, rs = columns(g.word[j]), from_registers(g.word[j])
+        compute = (n * C.mma_column_cy256) >> 8
+        port = (n * C.mma_b_port_cy256 >> 8) + (0 if rs else C.mma_a_port_cy)
+        length = max(compute, max(port, C.mma_rs_min_cy if rs else 0))
+        S.mma_wg, S.mma_turn, S.mma_rs = k, k, rs
+        S.mma_start, S.mma_end, S.mma_busy_end = t, t + length, t + compute
+        S.mma_port_num, S.mma_port_den, S.mma_delay = port, length, 0
+        for s in range(4):
+            S.stolen[s] = 0
+        S.tensor_cycles += compute
+        g.started += 1
+        return int(S.mma_end)
+    return look
+
+
+@njit
+def complete(S: Any, C: Any, group: int, t: int) -> None:
+    """Compute and write D of a warpgroup's oldest wgmma, then wake who waits for it."""
+    g = wgroups_of(S.wg_at, WARPGROUPS)[group]
+    k = g.done & (RING - 1)
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    W = warps[4 * group]
+    for i in range(4):
+        st64(S.window_at + i * 8, warps[4 * group + i].row_at)
+    code = wgmma(
+        g.word[k], S.window_at, S.list_at + 2 * g.list[k], g.nd[k], S.smem_at + W.smem_base, S.smem_per_cta,
+        g.desc_a[k], g.desc_b[k], g.scale_d[k], S.scratch_at,
+    )  # fmt: skip
+    if code != 0:
+        fault(S, W, F_DESCRIPTOR, 0, g.desc_b[k], code)
+        S.fault_pc = g.pc[k]
+    g.arrived[k] = 0
+    g.done += 1
+    S.mma_count += 1
+    wake_group(S, group, BLOCK_MMA_QUEUE, t + 1, NEVER)
+    wake_group(S, group, BLOCK_MMA_WAIT, t + C.mma_wake_cy, g.done)
+
+
+@njit
+def advance(S: Any, C: Any, t: int) -> int:
+    """End, complete and start wgmma that are due; returns the next cycle of interest."""
+    if S.mma_wg >= 0 and t >= S.mma_end:
+        k = S.fly_tail & 63
+        S.fly_time[k] = S.mma_end + (C.mma_rs_latency_cy if S.mma_rs else C.mma_latency_cy)
+        S.fly_wg[k] = S.mma_wg
+        S.fly_tail += 1
+        S.mma_wg = -1
+    while S.fly_head < S.fly_tail and S.fly_time[S.fly_head & 63] <= t:
+        complete(S, C, S.fly_wg[S.fly_head & 63], t)
+        S.fly_head += 1
+    look = S.mma_end if S.mma_wg >= 0 else start(S, C, t)
+    if S.fly_head < S.fly_tail:
+        look = min(look, S.fly_time[S.fly_head & 63])
+    return int(look)
