@@ -1,0 +1,65 @@
+"""One instruction in a minimal kernel, through our assembler and through NVIDIA's."""
+
+import pytest
+
+from isa import registry
+from isa.errors import AssemblyError
+from isa.expand import expand
+from isa.layout import Layout
+from isa.lowering import Lowering
+
+HEADER = """.version 8.5
+.target {target}
+.address_size 64
+.extern .shared .align 1024 .b8 smem[];
+.visible .entry k(.param .u64 pointer, .param .align 64 .b8 map[128], .param .u32 count, .param .align 4 .b8 small[8])
+{{
+    .reg .b16 %h<16>; .reg .b32 %r<300>; .reg .b64 %rd<16>; .reg .f32 %f<300>; .reg .f64 %fd<8>; .reg .pred %p<8>;
+    .local .align 16 .b8 stack[64];
+"""
+
+
+def kernel(body: str, target: str = "sm_90a") -> str:
+    """PTX text of a kernel around `body`."""
+    return f"{HEADER.format(target=target)}{body}\n}}\n"
+
+
+class Instructions:
+    """Tables of instructions against both assemblers."""
+
+    def __init__(self, ptxas) -> None:
+        self.ptxas = ptxas
+
+    def lower(self, text: str, target: str = "sm_90a"):
+        """The micro-operations of `text` (without the marker behind it and the final EXIT)."""
+        registry.load()
+        source = kernel(f"{text}\nnanosleep.u32 0;", target)
+        lines = source.splitlines()
+        module = expand(source, "test.ptx", {}, ())
+        entry = module.kernels[0]
+        return Lowering(entry, target, Layout(module, entry), lambda pos: lines[pos.line - 1]).run().ops[:-2]
+
+    def words(self, text: str):
+        """(name, immediate) of each micro-operation of `text`."""
+        return [(op.micro.name, op.imm) for op in self.lower(text)]
+
+    def accept(self, texts) -> None:
+        """Both assemblers take every instruction."""
+        texts = list(texts)
+        for text in texts:
+            self.lower(text)
+        complaint = self.ptxas(kernel("\n".join(f"{{ {text} }}" for text in texts) + "\nret;"))
+        assert complaint == ""
+
+    def reject(self, text: str) -> AssemblyError:
+        """Neither assembler takes the instruction; returns our error."""
+        assert self.ptxas(kernel(f"{text}\nret;")) != ""
+        with pytest.raises(AssemblyError) as caught:
+            self.lower(text)
+        return caught.value
+
+
+@pytest.fixture
+def instructions(ptxas) -> Instructions:
+    """The checks of this folder."""
+    return Instructions(ptxas)
