@@ -45,7 +45,7 @@ def expand(text: str, file: str, defines: Defines | None = None, search_path: It
     try:
         return expander.run(text)
     except AssemblyError as error:
-        error.diagnostics = [expander.quoted(d) for d in expander.unknown_defines() + error.diagnostics]
+        error.diagnostics = [expander.quoted(d) for d in error.diagnostics]
         raise
 
 
@@ -72,7 +72,7 @@ class _Expander:
         self.macros: dict[str, tuple[tree.Macro, str]] = {}
         self.defines: dict[str, Constant] = {}
         self.header: dict[str, str] = {}
-        self.lines: dict[str, list[str]] = {}
+        self.sources: dict[str, tree.Source] = {}
         self.out: list[Any] = []
         self.inside_kernel = False
         self.role = ""
@@ -82,10 +82,9 @@ class _Expander:
         self.shorthands: dict[str, shorthand.Shorthand | None] = {}
 
     def run(self, text: str) -> Module:
-        self.lines[self.file] = text.splitlines()
-        self.statements(parse(text, self.file).body)
-        if self.unknown_defines():
-            raise AssemblyError([])  # `expand` adds them
+        source = self.sources[self.file] = parse(text, self.file)
+        self.check_overrides(source)
+        self.statements(source.body)
         for kind in ("version", "target"):
             if kind not in self.header:
                 example = "9.0" if kind == "version" else "sm_90a"
@@ -104,18 +103,40 @@ class _Expander:
 
     def quoted(self, diagnostic: Diagnostic) -> Diagnostic:
         """With the author's line, for the caret."""
-        lines = self.lines.get(diagnostic.pos.file, [])
+        source = self.sources.get(diagnostic.pos.file)
+        lines = source.lines if source else []
         if diagnostic.source or not 0 < diagnostic.pos.line <= len(lines):
             return diagnostic
         return replace(diagnostic, source=lines[diagnostic.pos.line - 1])
 
-    def unknown_defines(self) -> list[Diagnostic]:
-        found = []
-        for name in self.overrides.keys() - self.defines.keys():
-            known = ", ".join(self.defines) or "none"
-            hint = nearest(name, self.defines) or f"the program's defines: {known}"
-            found.append(Diagnostic(Pos(self.file, 1, 1), f"the program has no define '{name}'", hint))
-        return sorted(found, key=lambda d: d.message)
+    def check_overrides(self, source: tree.Source) -> None:
+        """Every given define must be one of the program or of the files that it includes."""
+        known: dict[str, None] = {}
+        waiting, seen = [source], {source.file}
+        while waiting and self.overrides:
+            current = waiting.pop()
+            for raw in tree.walk(current.body):
+                if isinstance(raw, tree.Define):
+                    known[raw.name] = None
+                elif isinstance(raw, tree.Include) and (path := self.find(raw.path, current.file)) not in seen:
+                    seen.add(path)
+                    waiting += [self.load(path)] if path else []
+        unknown = sorted(self.overrides.keys() - known)
+        listed = f"the program's defines: {', '.join(known) or 'none'}"
+        if unknown:
+            start = Pos(self.file, 1, 1)
+            messages = [(f"the program has no define '{name}'", nearest(name, known) or listed) for name in unknown]
+            raise AssemblyError([Diagnostic(start, message, hint) for message, hint in messages])
+
+    def find(self, include: str, file: str) -> str:
+        """The file that `file` means by `include`, or an empty string."""
+        places = [Path(file).parent, *self.search_path]
+        return next((str(place / include) for place in places if (place / include).is_file()), "")
+
+    def load(self, path: str) -> tree.Source:
+        if path not in self.sources:
+            self.sources[path] = parse(Path(path).read_text(encoding="utf-8"), path)
+        return self.sources[path]
 
     # ---- statements ----
 
@@ -143,6 +164,7 @@ class _Expander:
         """One level of calls deeper; restores file, scope and call sites."""
         saved = self.file, self.scope, self.via, self.author
         if self.depth >= MAX_DEPTH:
+            self.via = (*self.via[:2], *self.via[-1:])  # the others only repeat
             raise self.error(at, f"{what} is nested deeper than {MAX_DEPTH}: does it use itself without an end?")
         self.depth += 1
         try:
@@ -281,17 +303,15 @@ class _Expander:
             raise self.error(raw.at, raw.message or "the assertion does not hold", shown and f"here {shown}")
 
     def include(self, raw: tree.Include) -> None:
-        places = [Path(self.file).parent, *self.search_path]
-        path = next((p / raw.path for p in places if (p / raw.path).is_file()), None)
-        if path is None:
-            looked = ", ".join(str(place) for place in places)
+        path = self.find(raw.path, self.file)
+        if not path:
+            looked = ", ".join(str(place) for place in (Path(self.file).parent, *self.search_path))
             raise self.error(raw.at, f"cannot find the include '{raw.path}'", f"looked in {looked}")
         with self.nested(raw.at, f"the include '{raw.path}'"):
+            source = self.load(path)
             self.via = (Pos(self.file, *raw.at), *self.via)
-            self.file = str(path)
-            text = path.read_text(encoding="utf-8")
-            self.lines[self.file] = text.splitlines()
-            self.statements(parse(text, self.file).body)
+            self.file = path
+            self.statements(source.body)
 
     def loop(self, raw: tree.For) -> None:
         self.unprotected(raw.name, raw.at)

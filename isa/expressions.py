@@ -170,7 +170,7 @@ def _binary(node: tree.Binary, scope: Scope) -> Constant:
         return int(truth(node.right, scope) if first == (op == "&&") else first)
     if op in ("==", "!="):
         return int((_compared(node.left, node.right, scope) == _compared(node.right, node.left, scope)) == (op == "=="))
-    left, right = evaluate(node.left, scope), evaluate(node.right, scope)
+    left, right = _side(node.left, at, scope), _side(node.right, at, scope)
     _numbers(at, op, left, right, whole=op in _INTEGER)
     assert not isinstance(left, str) and not isinstance(right, str)
     if op in ("/", "%"):
@@ -187,6 +187,13 @@ def _binary(node: tree.Binary, scope: Scope) -> Constant:
     if isinstance(result, int) and abs(result) >= _LIMIT:
         raise ExpressionError(at, f"the result of '{op}' does not fit in 128 bits")
     return int(result) if isinstance(result, bool) else result
+
+
+def _side(node: Expr, at: At, scope: Scope) -> Constant:
+    """An operand of the operator at `at`, which is the place to show for a register."""
+    if place(node) == (0, 0) and symbolic(node, scope):
+        raise ExpressionError(at, f"expected a constant, found {describe(node)}")
+    return evaluate(node, scope)
 
 
 def _compared(node: Expr, other: Expr, scope: Scope) -> Constant:
@@ -332,7 +339,7 @@ def constant(value: Constant, node: Expr, opcode: str = "") -> Operand:
     types = [found[1] for part in opcode.split(".") if (found := _TYPE.match(part))]
     wide = bool(types) and types[-1] == "64"
     try:
-        return float_of_bits(int.from_bytes(struct.pack("<d" if wide else "<f", value), "little"), 64 if wide else 32)
+        return float_of_bits(struct.pack(">d" if wide else ">f", value))
     except OverflowError:
         raise ExpressionError(place(node), f"{value} does not fit in a 32-bit float") from None
 

@@ -31,14 +31,14 @@ KINDS = (
 
 def explain(error: UnexpectedInput, text: str) -> tuple[At, str, str]:
     """Place, message and hint for a syntax error of the parser."""
-    at = (max(error.line, 1), max(error.column, 1))
+    at = (error.line, error.column)
+    if error.pos_in_stream is not None and text.startswith("/*", error.pos_in_stream):
+        return at, "the comment is not closed", "add */"
     if isinstance(error, UnexpectedToken):
         return _token(error, text)
     if isinstance(error, UnexpectedCharacters):
         if error.char == '"':
             return at, "the string is not closed on its line", 'add the closing "'
-        if text.startswith("/*", error.pos_in_stream or 0):
-            return at, "the comment is not closed", "add */"
         return at, f"unexpected character '{error.char}'", ""
     return at, "the text cannot be read", ""
 
@@ -69,10 +69,12 @@ def _end(stack: list[Token], text: str, expected: str) -> tuple[At, str, str]:
 
 def _words(accepted: set[str]) -> str:
     """`',', ';' or an operand`"""
-    known = [f"'{PUNCTUATION[name]}'" for name in PUNCTUATION if name in accepted]
+    openers = {"LPAR", "LSQB", "LBRACE"} if accepted & {"INT", "GUARD"} else set()
+    operators = {"MORETHAN"} if "SEMICOLON" in accepted else set()
+    known = [f"'{mark}'" for name, mark in PUNCTUATION.items() if name in accepted - openers - operators]
     known += [words for name, words in KINDS if name in accepted][:1]
     if not known:
-        return "something else"
+        return "the end of the expression"
     return known[0] if len(known) == 1 else ", ".join(known[:-1]) + " or " + known[-1]
 
 

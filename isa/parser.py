@@ -104,12 +104,14 @@ class _Builder:
             end = found.end()
         return tree.Word(tuple(p for p in [*parts, text[end:]] if p != ""), (line, col))
 
+    def finding(self, token: Token, message: str, hint: str = "") -> list[Diagnostic]:
+        pos = Pos(self.file, *self.at(token))
+        return [Diagnostic(pos, message, hint, _line(self.whole, pos.line))]
+
     def reject_function(self, token: Token) -> Token:
         """`.func` needs a calling convention, which no emulated kernel has."""
-        pos = Pos(self.file, *self.at(token))
         hint = "inline the body, or write it as a .macro"
-        message = "device functions (.func) are not supported"
-        raise UnsupportedError([Diagnostic(pos, message, hint, _line(self.whole, pos.line))])
+        raise UnsupportedError(self.finding(token, "device functions (.func) are not supported", hint))
 
     # ---- lists ----
 
@@ -269,14 +271,16 @@ class _Builder:
     def integer(self, children: list[Any]) -> Int:
         digits = children[0].rstrip("U")
         octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
-        return Int(int(digits, 8 if octal else 0))
+        try:
+            return Int(int(digits, 8 if octal else 0))
+        except ValueError:
+            hint = "a leading 0 means octal: remove it for a decimal number"
+            raise AssemblyError(self.finding(children[0], f"'{digits}' is not a number", hint)) from None
 
     def floating(self, children: list[Any]) -> Float:
         text = children[0]
-        if text[1:2] in "fF":
-            return float_of_bits(int(text[2:], 16), 32)
-        if text[1:2] in "dD":
-            return float_of_bits(int(text[2:], 16), 64)
+        if text[1:2] in ("f", "F", "d", "D"):
+            return float_of_bits(bytes.fromhex(text[2:]))
         return Float(float(text))
 
     def string(self, children: list[Any]) -> Str:
@@ -346,8 +350,8 @@ class _Builder:
         return result
 
 
-def float_of_bits(bits: int, width: int) -> Float:
-    """The constant that `0f` (width 32) or `0d` (width 64) digits mean."""
-    value: float = struct.unpack("<f" if width == 32 else "<d", bits.to_bytes(width // 8, "little"))[0]
+def float_of_bits(digits: bytes) -> Float:
+    """The constant of 4 or 8 bytes, most significant first, as `0f` and `0d` spell it."""
+    value: float = struct.unpack(">f" if len(digits) == 4 else ">d", digits)[0]
     # One NaN object, so that equal constants compare equal.
-    return Float(math.nan if math.isnan(value) else value, bits, width)
+    return Float(math.nan if math.isnan(value) else value, int.from_bytes(digits, "big"), 8 * len(digits))

@@ -7,6 +7,7 @@ one that was parsed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from isa.syntax import Addr, Float, Int, Reg, Sink, Str, Vec
@@ -256,3 +257,16 @@ class Source:
     file: str
     body: tuple[Raw, ...]
     lines: list[str]
+
+
+def walk(body: Iterable[Raw]) -> Iterator[Raw]:
+    """Every statement of `body`, also those inside blocks, conditions, loops and macros."""
+    for raw in body:
+        yield raw
+        if isinstance(raw, RawBlock):
+            yield from walk(raw.body)
+        elif isinstance(raw, RawKernel | For | Macro):
+            yield from walk(raw.body.body)
+        elif isinstance(raw, If):
+            for _, arm in raw.arms:
+                yield from walk(arm.body)
