@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import emu
+from emu.api import launch, load
 from emu.machine import Machine
 from emu.result import Numerics, Problem, Result
 
@@ -28,8 +28,8 @@ def solve(
     """
     arrays = problem.make_inputs(0) if inputs is None else dict(inputs)
     start = problem.launch(arrays, sms=int(machine.value("chip.sms")))
-    kernel = emu.load(problem.kernel_path, defines=problem.defines)
-    result = emu.launch(
+    kernel = load(problem.kernel_path, defines=problem.defines)
+    result = launch(
         kernel,
         machine=machine,
         grid=start.grid,

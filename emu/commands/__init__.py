@@ -1,0 +1,1 @@
+"""The commands of `warpsmith`, one module each, imported only when they run."""

@@ -1,0 +1,42 @@
+"""`warpsmith asm`: what a file assembles to."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import rich_click as click
+
+from emu.commands.common import define_option, machine_option, read_defines, read_source
+from emu.machine import Machine, load_machine
+from emu.views.text import count, render, table
+from isa.assembler import assemble
+from isa.listing import listing
+from isa.program import Program
+
+
+@click.command("asm")
+@click.argument("file")
+@define_option
+@machine_option
+def command(file: str, defines: tuple[str, ...], machine: str) -> int:
+    """Assemble FILE (`-`: stdin) and print resources, micro-operations and counts per pipe."""
+    name, text = read_source(file)
+    pipes = load_machine(machine)
+    for program in assemble(name, text=text, defines=read_defines(defines)).programs.values():
+        click.echo(listing(program))
+        click.echo()
+        click.echo(pipe_counts(program, pipes))
+    return 0
+
+
+def pipe_counts(program: Program, machine: Machine) -> str:
+    """Static micro-operations on each pipe of `machine`, and the timing classes that they come from."""
+    classes = Counter(program.timing_names[int(t)] for t in program.instrs["timing"])
+    pipes: Counter[str] = Counter()
+    for name, n in classes.items():
+        pipes[machine.timing[name].pipe] += n
+    out = table(f"{program.name}: micro-operations by pipe", "pipe", "timing classes", "operations", left=2)
+    for pipe, n in sorted(pipes.items(), key=lambda item: (-item[1], item[0])):
+        members = sorted(c for c in classes if machine.timing[c].pipe == pipe)
+        out.add_row(pipe, "  ".join(f"{c} {classes[c]}" for c in members), count(n))
+    return render(out)

@@ -1,0 +1,187 @@
+"""`warpsmith run`: a shipped program by name, or any kernel file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import rich_click as click
+
+import programs
+from emu.api import launch, load
+from emu.commands.arguments import read_arguments
+from emu.commands.common import Define, define_option, machine_option, read_defines, read_source, set_option
+from emu.machine import Machine, load_machine
+from emu.result import Result
+from emu.solve import solve
+from isa.errors import nearest
+from programs.problem import Problem
+
+SHAPE = {
+    "seqlen": "attention: query rows",
+    "seqlen_k": "attention: keys",
+    "head_dim": "attention: columns of q, k and v",
+    "heads": "attention: heads",
+    "heads_k": "attention: heads of k and v",
+    "batch": "attention: batch",
+    "m": "gemm: rows of the result",
+    "n": "gemm: columns of the result",
+    "k": "gemm: depth",
+    "rows": "softmax: rows",
+    "cols": "softmax: columns",
+}
+
+
+@runtime_checkable
+class Adopts(Protocol):
+    """A problem that takes the user's own inputs."""
+
+    def adopt(self, arrays: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def shape_options(command: Any) -> Any:
+    """The options of all shipped programs; a program refuses those that it does not know."""
+    for name, text in reversed(SHAPE.items()):
+        command = click.option(f"--{name.replace('_', '-')}", name, type=click.IntRange(min=1), help=text)(command)
+    return command
+
+
+@click.command("run")
+@click.argument("kernel")
+@machine_option
+@set_option
+@shape_options
+@click.option("--dtype", metavar="fp16|bf16", help="Type of the operands.")
+@define_option
+@click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
+@click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
+@click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument (see `--help`).")
+@click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors instead of random ones.")
+@click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Write the whole result as JSON.")
+@click.option("--max-cycles", type=click.IntRange(min=1), help="Stop after so many cycles.")
+def command(
+    kernel: str,
+    machine: str,
+    overrides: tuple[str, ...],
+    defines: tuple[str, ...],
+    inputs: str | None,
+    save: str | None,
+    json_file: str | None,
+    max_cycles: int | None,
+    **options: Any,
+) -> int:
+    """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
+
+    Arguments of files: `--arg x=randn:f16[128,64]:seed=1`, `zeros:f32[64]`, `ones:...`, `arange:...`, `data.npy`,
+    `42:u32`, `tensormap:x:box=64,64:swizzle=128` (box innermost first; x another `--arg`).
+    """
+    loaded = load_machine(machine, overrides)
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    if kernel in programs.names():
+        result = run_program(kernel, loaded, given, read_defines(defines), inputs, max_cycles)
+    else:
+        if inputs:
+            raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
+        result = run_file(kernel, loaded, given, read_defines(defines), max_cycles)
+    if save:
+        save_arrays(save, result)
+    report(result, json_file)
+    return result.exit_code()
+
+
+def run_program(
+    name: str,
+    machine: Machine,
+    given: dict[str, Any],
+    defines: dict[str, Define],
+    inputs: str | None,
+    max_cycles: int | None,
+) -> Result:
+    """A shipped program; its problem judges the options."""
+    alien = [option for option in ("grid", "block", "specs") if option in given]
+    if alien:
+        raise click.UsageError(f"--{alien[0].replace('specs', 'arg')} is for files; {name} launches itself")
+    try:
+        problem = programs.find(name).from_options(defines, **given)
+        arrays = own_inputs(inputs, problem) if inputs else None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return solve(problem, machine, arrays, max_cycles)
+
+
+def own_inputs(file: str, problem: Problem) -> dict[str, Any]:
+    """The arrays of an .npz file as the problem's inputs; ValueError when they do not fit."""
+    import numpy as np
+
+    if not isinstance(problem, Adopts):
+        raise click.UsageError(f"{problem.kernel} takes no --inputs")
+    with np.load(file, allow_pickle=False) as arrays:
+        return problem.adopt({name: arrays[name] for name in arrays})
+
+
+def run_file(
+    file: str, machine: Machine, given: dict[str, Any], defines: dict[str, Define], max_cycles: int | None
+) -> Result:
+    """A kernel file with `--grid`, `--block` and one `--arg` a parameter."""
+    if file != "-" and not Path(file).exists():
+        known = programs.names()
+        raise click.UsageError(f"no file '{file}', nor a program: {', '.join(known)}. {nearest(file, known)}".rstrip())
+    alien = [option for option in given if option in SHAPE or option == "dtype"]
+    if alien:
+        raise click.UsageError(f"--{alien[0].replace('_', '-')} is for shipped programs; use -D for a file's defines")
+    name, text = read_source(file)
+    kernel = load(name, text=text, defines=defines)
+    names = [slot.name for slot in kernel.program.args]
+    args, arrays = read_arguments(names, given.get("specs", ()))
+    block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
+    if block is None or "grid" not in given:
+        raise click.UsageError("give --grid and --block" if block is None else "give --grid")
+    result = launch(
+        kernel, machine=machine, grid=extent("--grid", given["grid"]), block=block, args=args, max_cycles=max_cycles
+    )
+    result.outputs.update(arrays)
+    return result
+
+
+def extent(option: str, text: str) -> tuple[int, int, int]:
+    """`X[,Y[,Z]]` as three positive numbers."""
+    parts = text.split(",")
+    if not 1 <= len(parts) <= 3 or not all(p.strip().isdecimal() and int(p) > 0 for p in parts):
+        raise click.UsageError(f"{option} {text}: write X, X,Y or X,Y,Z with positive numbers")
+    x, y, z = [int(p) for p in parts] + [1] * (3 - len(parts))
+    return x, y, z
+
+
+def save_arrays(file: str, result: Result) -> None:
+    """All array arguments by name; types that NumPy does not know as their bits (bf16 uint16, fp8 uint8)."""
+    import numpy as np
+
+    bits = {1: np.uint8, 2: np.uint16}
+    own = {name: array for name, array in result.outputs.items() if array.dtype.isbuiltin == 1}
+    others = {name: array.view(bits[array.itemsize]) for name, array in result.outputs.items() if name not in own}
+    np.savez(file, **own, **others)
+
+
+def report(result: Result, json_file: str | None) -> None:
+    """Tables on stdout, or JSON there; findings and deadlocks with them."""
+    if json_file == "-":
+        click.echo(result.to_json())
+        return
+    if json_file:
+        Path(json_file).write_text(result.to_json() + "\n")
+    from rich.console import Console
+
+    from emu.views.deadlock import deadlock, findings
+    from emu.views.mix import mix
+    from emu.views.source import source
+    from emu.views.stalls import stalls
+    from emu.views.summary import summary
+
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        console.width = 120
+    for view in (summary(result), stalls(result), mix(result), source(result, limit=12)):
+        console.print(view)
+    click.echo(findings(result) + deadlock(result), nl=False)
