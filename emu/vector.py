@@ -36,8 +36,12 @@ def vector_type(name: str, lanes: int = LANES) -> ir.VectorType:
 class Splat(ir.Constant):
     """A constant vector of equal elements; its text stays one element long, which LLVM parses fastest."""
 
+    def __init__(self, type: ir.VectorType, value: int | float) -> None:
+        super().__init__(type, None)
+        self.scalar = ir.Constant(type.element, value)
+
     def _get_reference(self) -> str:
-        return f"splat ({self.constant.type} {self.constant.get_reference()})"
+        return f"splat ({self.scalar.type} {self.scalar.get_reference()})"
 
 
 def splat_constant(type: ir.VectorType, value: int | float) -> ir.Constant:
@@ -45,7 +49,7 @@ def splat_constant(type: ir.VectorType, value: int | float) -> ir.Constant:
     scalar = type.element
     if isinstance(scalar, ir.IntType):
         value = int(value) & ((1 << scalar.width) - 1)
-    return Splat(type, ir.Constant(scalar, value))
+    return Splat(type, value)
 
 
 class LlvmVectors:

@@ -63,3 +63,52 @@ def half_lanes(v: VectorBuilder, x: Any, type: str, ftz: bool = False) -> Any:
         return wide
     tiny = v.fcmp("<", v.fabs(wide), v.const(2.0**-14, "f32"))
     return v.select(tiny, v.bits(v.and_(v.bits(wide, "u32"), v.const(SIGN32)), "f32"), wide)
+
+
+def two_sum(v: VectorBuilder, x: Any, y: Any) -> tuple[Any, Any]:
+    """s, err with s + err = x + y exactly, s rounded to nearest (Knuth)."""
+    s = v.fadd(x, y)
+    t = v.fsub(s, x)
+    return s, v.fadd(v.fsub(x, v.fsub(s, t)), v.fsub(y, t))
+
+
+def add_odd(v: VectorBuilder, x: Any, y: Any, width: str) -> Any:
+    """x + y rounded to odd (f32 or f64): a later rounding to fewer bits then sees the exact sum."""
+    s, err = two_sum(v, x, y)
+    bits, integer = v.bits(s, width), width
+    zero = v.const(0, integer)
+    even = v.icmp("==", v.and_(bits, v.const(1, integer)), zero)
+    inexact = v.fcmp("!=", err, v.const(0.0, width.replace("u", "f")))
+    outward = v.icmp(">=", v.xor(bits, v.bits(err, integer)), zero, signed=True)
+    step = v.select(outward, v.const(1, integer), v.const(-1, integer))
+    adjusted = v.add(bits, v.select(v.and_(even, inexact), step, zero))
+    return v.bits(adjusted, width.replace("u", "f"))
+
+
+def directed32(v: VectorBuilder, mode: str, s: Any, err: Any, zero: Any, ftz: Any) -> Any:
+    """The f64 sum s + err (err at most half a unit of s) rounded once to f32 in `mode` rz, rm or rp.
+
+    `zero` holds f32 bits whose sign an exact zero takes; `ftz` is a condition: flush by the rule of section
+    "below 2^-126 after rounding with an unlimited exponent".
+    """
+    none = v.const(0.0, "f64")
+    nearest = v.ftrunc(s, "f32")
+    bits = v.bits(nearest, "u32")
+    off = v.fsub(s, v.fext(nearest, "f64"))
+    rest = v.select(v.fcmp("==", off, none), err, off)  # the sign of exact - nearest
+    below, above = v.fcmp("<", rest, none), v.fcmp(">", rest, none)
+    negative = v.icmp("<", bits, v.const(0), signed=True)
+    if mode == "rz":
+        toward = v.select(negative, above, below)
+        bits = v.select(toward, v.sub(bits, v.const(1)), bits)
+    elif mode == "rm":
+        bits = v.select(below, v.select(negative, v.add(bits, v.const(1)), v.sub(bits, v.const(1))), bits)
+    else:
+        bits = v.select(above, v.select(negative, v.sub(bits, v.const(1)), v.add(bits, v.const(1))), bits)
+    bits = v.select(v.fcmp("==", s, none), v.and_(zero, v.const(SIGN32)), bits)
+    size, limit = v.fabs(s), v.const(2.0**-126 - 2.0**-150, "f64")
+    outward = v.fcmp(">", v.select(v.fcmp("<", s, none), v.fneg(err), err), none)
+    tiny = v.or_(v.fcmp("<", size, limit), v.and_(v.fcmp("==", size, limit), v.not_(outward)))
+    tiny = v.or_(tiny, v.fcmp("<", v.fabs(v.bits(bits, "f32")), v.const(2.0**-126, "f32")))
+    flushed = v.select(tiny, v.and_(bits, v.const(SIGN32)), bits)
+    return nan32(v, v.bits(v.select(ftz, flushed, bits), "f32"))

@@ -1,0 +1,47 @@
+"""Selection (PTX ISA 9.7.6): selp and slct."""
+
+from __future__ import annotations
+
+from isa.micro import lane
+from isa.ops.compare import FSETP, ISETP
+from isa.registry import Const, Emitter, Match, instruction
+
+SEL = lane(
+    "SEL", "uup->u", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b"
+)
+FSEL = lane(
+    "FSEL", "ffp->f", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b"
+)
+WORDS = ("b32", "u32", "s32", "b16", "u16", "s16")
+PAIRS = ("b64", "u64", "s64", "f64")
+
+
+@instruction("selp.T d, a, b, c;", sets={"T": (*WORDS, "f32")}, types={"c": "pred"})
+def selp(e: Emitter, m: Match) -> None:
+    """d = c ? a : b."""
+    e(FSEL if m["T"] == "f32" else SEL, m.d, m.a, m.b, m.c)
+
+
+@instruction("selp.T d, a, b, c;", sets={"T": PAIRS}, types={"c": "pred"})
+def selp64(e: Emitter, m: Match) -> None:
+    """d = c ? a : b, a SEL per word."""
+    for half in (e.lo, e.hi):
+        e(SEL, half(m.d), half(m.a), half(m.b), m.c)
+
+
+@instruction("slct.T.s32 d, a, b, c;", sets={"T": (*WORDS, "f32", *PAIRS)}, types={"a": "T", "b": "T", "c": "s32"})
+@instruction(
+    "slct{.ftz}.T.f32 d, a, b, c;", sets={"T": (*WORDS, "f32", *PAIRS)}, types={"a": "T", "b": "T", "c": "f32"}
+)
+def slct(e: Emitter, m: Match) -> None:
+    """d = c >= 0 ? a : b; -0 counts as 0, NaN selects b."""
+    p = e.tmp("p")
+    if m.instr.opcode.endswith(".f32"):
+        e(FSETP["ge", m.has(".ftz")], p, m.c, Const(0))
+    else:
+        e(ISETP["ge", "s32"], p, m.c, Const(0))
+    if m["T"] in PAIRS:
+        for half in (e.lo, e.hi):
+            e(SEL, half(m.d), half(m.a), half(m.b), p)
+    else:
+        e(FSEL if m["T"] == "f32" else SEL, m.d, m.a, m.b, p)
