@@ -1,15 +1,14 @@
-"""Raw memory for Numba code: loads and stores at int64 addresses, and the LLVM phrases behind them.
+"""LLVM phrases for the units that emit their own vector code on raw addresses (int64).
 
-Array arguments cost reference counting on every call (docs/speed.md), so the units work on addresses.
-Nothing here checks bounds: a caller proves its addresses first.
+Nothing here checks bounds: a caller proves its addresses first.  Scalar loads and stores for compiled
+Python are in emu.raw, the 32-lane vectors of micro-operations in emu.vector.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import cgutils
 
 I8, I16, I32, I64 = (ir.IntType(width) for width in (8, 16, 32, 64))
 F16, F32 = ir.HalfType(), ir.FloatType()
@@ -49,26 +48,3 @@ def call(b: ir.IRBuilder, name: str, result: ir.Type, *operands: Any) -> Any:
     """Call an LLVM intrinsic function by its full name."""
     type = ir.FunctionType(result, [x.type for x in operands])
     return b.call(cgutils.get_or_insert_function(b.module, type, name), operands)
-
-
-@intrinsic
-def load_u16(typing, address):  # type: ignore[no-untyped-def]
-    """The uint16 at an address, as int64."""
-    return types.int64(types.int64), lambda ctx, b, sig, args: b.zext(load(b, args[0], I16, 2), I64)
-
-
-@intrinsic
-def load_i64(typing, address):  # type: ignore[no-untyped-def]
-    """The int64 at an address."""
-    return types.int64(types.int64), lambda ctx, b, sig, args: load(b, args[0], I64, 8)
-
-
-@intrinsic
-def store_u16(typing, address, value):  # type: ignore[no-untyped-def]
-    """Store the low 16 bits of an int64 at an address."""
-
-    def emit(ctx, b, sig, args):  # type: ignore[no-untyped-def]
-        store(b, b.trunc(args[1], I16), args[0], 2)
-        return ctx.get_dummy_value()
-
-    return types.void(types.int64, types.int64), emit

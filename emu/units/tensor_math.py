@@ -25,14 +25,13 @@ from emu.llvm import (
     call,
     ir,
     load,
-    load_i64,
     offset,
     pick,
     splat,
     store,
-    store_u16,
     vector,
 )
+from emu.raw import ld64, st16
 from emu.units.tensor_panels import (
     KIND_S8,
     KIND_TF32,
@@ -245,15 +244,15 @@ def _add_integers(typing, row, wide, c, satfinite):
 
 
 @njit(error_model="numpy")
-def _load_wide(f16_d, nd, window, rows, wide):
-    """Bring one warp's f16 accumulators to float32 rows; integer products start from zero instead."""
-    if f16_d:
-        for i in range(nd):
-            _unpack_row(wide + 2 * ROW * i, _row(window, rows, i))
+def _load_wide(nd, window, rows, wide):
+    """Bring one warp's f16 accumulators to float32 rows."""
+    for i in range(nd):
+        _unpack_row(wide + 2 * ROW * i, _row(window, rows, i))
 
 
 @njit(error_model="numpy")
 def _store_wide(f16_d, satfinite, nd, window, rows, wide, zero):
+    """Bring one warp's float32 rows to its f16 or s32 accumulators (`zero`: see _multiply)."""
     for i in range(nd):
         row = _row(window, rows, i)
         if f16_d:
@@ -270,22 +269,20 @@ def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, s
     """One wgmma.mma_async of a warpgroup: D = A * B (+ D if scale_d).  Returns OK or a fault code.
 
     word: the wgmma word (docs/architecture.md, section 3).  windows: address of 4 int64, the warps'
-    register windows; row r of a window is 32 x u32 at +128 r, 32-byte aligned.  lists: address of uint16 row
-    numbers: nd accumulator rows, then the 4 rows of A if A is in registers.  smem: host address of
-    shared memory, smem_bytes long; descriptor addresses are offsets into it.  scratch: address of
-    SCRATCH_BYTES, 64-byte aligned, zeroed once by its owner; nothing in it outlives the call.
+    register windows; row r of a window is 32 x u32 at +128 r, 32-byte aligned.  lists: address of uint16
+    row numbers: nd accumulator rows, then the 4 rows of A if A is in registers.  smem: host address of
+    shared memory, 16-byte aligned, smem_bytes long; descriptor addresses are offsets into it.  scratch:
+    address of SCRATCH_BYTES, 64-byte aligned, zeroed once by its owner; nothing in it outlives the call.
 
-    Nothing is read or written after a fault.
+    After a fault no operand has been read and no register written.
     """
-    n, kind_a, f16_d, from_registers = word & 0x1FF, word >> 12 & 15, word >> 16 & 1, word >> 21 & 1
-    kind_b = word >> 24 & 15
-    negate = (word >> 17 ^ word >> 18) & 1
-    k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
-    if kind_b == 0:
-        kind_b = kind_a
-    table_a, panel_a, table_b, panel_b = scratch + _TABLE_A, scratch + _PANEL_A, scratch + _TABLE_B, scratch + _PANEL_B
-    spread, raw = scratch + _SPREAD, scratch + _RAW
+    n, kind_a, kind_b, from_registers = word & 0x1FF, word >> 12 & 15, word >> 24 & 15, word >> 21 & 1
+    f16_d, integer, negate = word >> 16 & 1, kind_a >= KIND_S8, (word >> 17 ^ word >> 18) & 1
     transpose_a, transpose_b = word >> 19 & 1, word >> 20 & 1
+    kind_b = kind_b if kind_b else kind_a
+    k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
+    table_a, panel_a, table_b, panel_b = scratch + _TABLE_A, scratch + _PANEL_A, scratch + _TABLE_B, scratch + _PANEL_B
+    raw, identity, wide = scratch + _RAW, scratch + _IDENTITY, scratch + _WIDE
     if not from_registers and chunk_offsets(desc_a, transpose_a, 8, table_a) > smem_bytes:
         return FAULT_A
     if chunk_offsets(desc_b, transpose_b, n // 8, table_b) > smem_bytes:
@@ -294,27 +291,22 @@ def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, s
         convert_panel(kind_a, transpose_a, 8, k, smem, table_a, raw, panel_a)
     convert_panel(kind_b, transpose_b, n // 8, k, smem, table_b, raw, panel_b)
     zero = 0 if scale_d else scratch + _ZERO
-    integer = kind_a >= KIND_S8
-    identity, wide = scratch + _IDENTITY, scratch + _WIDE
-    if f16_d or integer:
-        for i in range(n // 2):
-            store_u16(identity + 2 * i, i)
+    for i in range(n // 2 if f16_d or integer else 0):
+        st16(identity + 2 * i, i)
     for warp in range(4):
-        window, a_rows = load_i64(windows + 8 * warp), lists + 2 * nd
+        window, a_rows = ld64(windows + 8 * warp), lists + 2 * nd
+        d_window, d_rows, c_zero = window, lists, zero
+        if f16_d or integer:
+            d_window, d_rows, c_zero = wide, identity, scratch + _ZERO if integer else zero
         if f16_d and scale_d:
-            _load_wide(f16_d, nd, window, lists, wide)
+            _load_wide(nd, window, lists, wide)
         for half in range(2):
-            panel = panel_a
+            panel = panel_a + (2 * warp + half) * k * 32
             if from_registers:
                 convert_fragment(kind_a, k, _row(window, a_rows, half), _row(window, a_rows, half + 2), raw, panel)
-            else:
-                panel += (2 * warp + half) * k * 32
             if negate:
                 negate_panel(k, panel)
-            if f16_d or integer:
-                _multiply(n, k, half, panel, spread, panel_b, wide, identity, scratch + _ZERO if integer else zero)
-            else:
-                _multiply(n, k, half, panel, spread, panel_b, window, lists, zero)
+            _multiply(n, k, half, panel, scratch + _SPREAD, panel_b, d_window, d_rows, c_zero)
         if f16_d or integer:
             _store_wide(f16_d, word >> 22 & 1, nd, window, lists, wide, zero)
     return OK
