@@ -57,6 +57,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -182,7 +183,7 @@ class Form:
     @property
     def opcode(self) -> str:
         """The first component of the opcode: `mbarrier`, `add`, `cp`."""
-        return self.syntax.split(".")[0].split(" ")[0].split("{")[0]
+        return re.split(r"[.\s{;]", self.syntax, maxsplit=1)[0]
 
 
 FORMS: dict[str, list[Form]] = {}

@@ -24,7 +24,10 @@ FENCE_ASYNC_GLOBAL = _fence("FENCE.VIEW.ASYNC.G", "fence_async")
 FENCE_ASYNC = _fence("FENCE.VIEW.ASYNC", "fence_async_all")
 
 _WIDTH = {"cta": "CTA", "cluster": "GPU", "gpu": "GPU", "gl": "GPU", "sys": "SYS"}
-_SETS: dict[str, tuple[str, ...]] = {"SEM": (".sc", ".acq_rel", ".acquire", ".release"), "SCOPE": (".cta", ".cluster", ".gpu", ".sys")}
+_SETS: dict[str, tuple[str, ...]] = {
+    "SEM": (".sc", ".acq_rel", ".acquire", ".release"),
+    "SCOPE": (".cta", ".cluster", ".gpu", ".sys"),
+}
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
 

@@ -75,7 +75,7 @@ def _destination(e: Emitter, m: Match) -> Value | list[Value | None]:
 def _load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
     elements, size = _elements(e, m, _destination(e, m))
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
-    word = memory_word(offset_of(e, m.a), size, len(elements), m["TYPE"].startswith("s"))
+    word = memory_word(offset_of(e, m.a), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
     e(micro, rows(e, elements, size), m.a.base, imm=word)
 
 

@@ -35,7 +35,7 @@ def shfl(e: Emitter, m: Match) -> None:
 
 
 @instruction(
-    "vote.sync.MODE.pred p, {!}a, membermask;",
+    "vote.sync.MODE.pred p, a, membermask;",
     sets={"MODE": tuple(f".{mode}" for mode in VOTES)},
     types=_MASK | {"a": "pred"},
 )
@@ -46,7 +46,7 @@ def vote(e: Emitter, m: Match) -> None:
     e(VOTE, m.p, m.a, [m.membermask], imm=VOTES[m["MODE"]])
 
 
-@instruction("vote.sync.ballot.b32 d, {!}a, membermask;", types=_MASK | {"a": "pred"})
+@instruction("vote.sync.ballot.b32 d, a, membermask;", types=_MASK | {"a": "pred"})
 def vote_ballot(e: Emitter, m: Match) -> None:
     """d = the lanes of the mask in which `a` holds (PTX ISA 9.7.13.9)."""
     if m.d is None:

@@ -8,7 +8,7 @@ from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering
 
-HEADER = """.version 8.5
+HEADER = """.version 8.6
 .target {target}
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
@@ -30,6 +30,8 @@ class Instructions:
     def __init__(self, ptxas) -> None:
         self.ptxas = ptxas
 
+    kernel = staticmethod(kernel)
+
     def lower(self, text: str, target: str = "sm_90a"):
         """The micro-operations of `text` (without the marker behind it and the final EXIT)."""
         registry.load()
@@ -48,12 +50,14 @@ class Instructions:
         texts = list(texts)
         for text in texts:
             self.lower(text)
-        complaint = self.ptxas(kernel("\n".join(f"{{ {text} }}" for text in texts) + "\nret;"))
-        assert complaint == ""
+        body = "\n".join(f"{{ {text} }}" for text in texts)
+        accepted, messages = self.ptxas(kernel(f"{body}\nret;"), "sm_90a")
+        assert accepted, messages
 
     def reject(self, text: str) -> AssemblyError:
         """Neither assembler takes the instruction; returns our error."""
-        assert self.ptxas(kernel(f"{text}\nret;")) != ""
+        accepted, _ = self.ptxas(kernel(f"{text}\nret;"), "sm_90a")
+        assert not accepted
         with pytest.raises(AssemblyError) as caught:
             self.lower(text)
         return caught.value
