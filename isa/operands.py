@@ -63,6 +63,7 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
     `destination`: only registers and `_` fit.  `relaxed`: registers may be wider than the kind.
     `wide`: a parameter is read as 64 bits.  Raises OperandError.
     """
+    node = _named(node, names)
     if kind in ("addr", "global", "local", "const", "shared", "param"):
         return _address(node, kind, names, wide)
     if kind == "tensor":
@@ -84,6 +85,11 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
     if kind == "pred":
         return _predicate(node, names, destination)
     return _scalar(node, "b64" if kind == "desc" else kind, names, destination, relaxed)
+
+
+def _named(node: Operand, names: Names) -> Operand:
+    """A register that was declared without a percent sign looks like a name to the parser."""
+    return Reg(node.name) if isinstance(node, Sym) and names.register(node.name) is not None else node
 
 
 def describe(node: Operand) -> str:
@@ -120,7 +126,7 @@ def _register(node: Reg, names: Names) -> tuple[VReg, str]:
 
 def _predicate(node: Operand, names: Names, destination: bool) -> Value:
     negated = isinstance(node, Not)
-    item = node.item if isinstance(node, Not) else node
+    item = _named(node.item, names) if isinstance(node, Not) else node
     if isinstance(item, Int) and not destination:
         return PredConst(bool(item.value) != negated)
     if not isinstance(item, Reg) or (negated and destination):
@@ -213,8 +219,9 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
     if not isinstance(node, Addr):
         raise OperandError(f"expected an address in brackets, found {describe(node)}")
     narrow = kind == "shared"
-    if isinstance(node.base, Sym):
-        symbol = _symbol(node.base, names)
+    base = _named(node.base, names)
+    if isinstance(base, Sym):
+        symbol = _symbol(base, names)
         if kind == "param":
             if symbol.space != "param":
                 raise OperandError(f"'{symbol.name}' is a .{symbol.space} variable, not a parameter", rank=1)
@@ -225,16 +232,16 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
             raise OperandError(f"'{symbol.name}' needs a .shared instruction or cvta.shared", rank=1)
         address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0) + node.offset
         return Address(Const(address & 0xFFFFFFFF) if narrow else Const(address, "d"), 0)
-    if isinstance(node.base, Int):
-        return Address(constant(Int(node.base.value + node.offset), "b32" if narrow else "b64"), 0)
-    if not isinstance(node.base, Reg):
-        raise OperandError(f"an address needs a register, a variable or a constant, found {describe(node.base)}")
-    reg, declared = _register(node.base, names)
+    if isinstance(base, Int):
+        return Address(constant(Int(base.value + node.offset), "b32" if narrow else "b64"), 0)
+    if not isinstance(base, Reg):
+        raise OperandError(f"an address needs a register, a variable or a constant, found {describe(base)}")
+    reg, declared = _register(base, names)
     if kind == "param":
         raise OperandError("parameters are addressed by name", rank=1)
     if reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
-        raise OperandError(f"{node.base.name} is .{declared}, the address needs a {wanted} register", rank=1)
+        raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)
     return Address(Half(reg, 0) if narrow and reg.kind == "d" else reg, node.offset)
 
 
@@ -245,7 +252,7 @@ def _tensor(node: Operand, names: Names) -> tuple[Value, list[Value]]:
     assert isinstance(address, Address)
     if address.offset:
         raise OperandError("the address of a tensor map takes no offset here", "add it to the register")
-    return address.base, [_scalar(c, "b32", names, False, False) for c in node.coords.items]
+    return address.base, [_scalar(_named(c, names), "b32", names, False, False) for c in node.coords.items]
 
 
 def _vector(node: Operand, kind: str, names: Names, destination: bool, relaxed: bool) -> list[Value | None]:
@@ -262,7 +269,7 @@ def _vector(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
                 raise OperandError("'_' cannot stand in a source vector")
             values.append(None)
         else:
-            values.append(_scalar(item, element, names, destination, relaxed))
+            values.append(_scalar(_named(item, names), element, names, destination, relaxed))
     return values
 
 

@@ -72,7 +72,7 @@ def _interference(ops: list[MicroOp], g: Graph, live: Liveness) -> tuple[list[in
             results = words(op.results)
             for n, w in enumerate(results):
                 others = held & ~(1 << live.numbers[w])
-                if op.micro.name in COPIES and op.guard is None:
+                if op.micro.name in COPIES:
                     source = words(op.sources)
                     if source and not isinstance(op.sources[0], NotPred):
                         others &= ~(1 << live.numbers[source[n]])

@@ -170,11 +170,15 @@ def operations(draw):
 def programs(draw):
     ops = draw(st.lists(operations(), min_size=4, max_size=40))
     starts = [op("S2R", [r], imm=i) for i, r in enumerate(draw(st.lists(narrow, max_size=14, unique=True)))]
+    for n, p in enumerate(draw(st.lists(st.sampled_from(P), max_size=3, unique=True))):
+        x, y = VReg(13 + 2 * n, "r"), VReg(14 + 2 * n, "r")
+        imms = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        starts += [op("S2R", [x], imm=imms[0]), op("S2R", [y], imm=imms[1]), op("IADD3.CC", [x, p], [x, y])]
     ops = [*starts, *ops, op("EXIT")]
     return ops, {f"L{n}": draw(st.integers(0, len(ops) - 1)) for n in range(3)}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(programs())
 def test_rows_compute_what_virtual_registers_do(program):
     ops, labels = program
