@@ -1,8 +1,8 @@
 """Kernel arguments on the command line: `NAME=SPEC`.
 
-    randn:f16[128,64]:seed=1    normal numbers      zeros:f32[64]   ones:...   arange:...
-    data.npy                    an array file       42:u32          a scalar
-    tensormap:x:box=64,64:swizzle=128               a tensor map over the argument x
+randn:f16[128,64]:seed=1    normal numbers      zeros:f32[64]   ones:...   arange:...
+data.npy                    an array file       42:u32          a scalar
+tensormap:x:box=64,64:swizzle=128               a tensor map over the argument x
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from emu.machine import Machine, load_machine, parameters
 from emu.stalls import CAUSES, MEANINGS, REASONS
 from isa import registry
 from isa.errors import nearest
+from isa.forms import template
 from isa.micro import MICROS
 
 
@@ -22,7 +23,7 @@ from isa.micro import MICROS
 def command(word: str, machine: str) -> int:
     """Explain WORD: a PTX instruction, a micro-operation, a stall reason, a timing class or a machine parameter."""
     loaded = load_machine(machine)
-    texts = [reason(word), instruction(word), micro(word, loaded), machines.explain(word), timing(word, loaded)]
+    texts = [reason(word), instruction(word), micro(word), machines.explain(word), timing(word, loaded)]
     found = [text for text in texts if text]
     if not found:
         known = [*REASONS, *registry.FORMS, *MICROS, *parameters().scalars, *parameters().classes]
@@ -41,12 +42,12 @@ def reason(word: str) -> str:
 
 
 def instruction(word: str) -> str:
-    """The syntax lines of an instruction (or of all whose opcode starts with the word) and their contract."""
+    """The syntax lines of an instruction (or of all that take its qualifiers) and their contract."""
+    opcode, *qualifiers = word.split(".")
     lines: list[str] = []
     contract = ""
     for form in registry.forms():
-        opcode = form.syntax.split(" ")[0]
-        if form.opcode != word.split(".")[0] or not _opens(opcode, word):
+        if form.opcode != opcode or not template(form).vocabulary.issuperset(qualifiers):
             continue
         if form.doc != contract:
             lines += _contract(contract)
@@ -61,15 +62,8 @@ def _contract(doc: str) -> list[str]:
     return [textwrap.indent(inspect.cleandoc(doc), "    "), ""] if doc else []
 
 
-def _opens(opcode: str, word: str) -> bool:
-    """Whether an opcode spelling (`ex2.approx{.ftz}.f32`) begins with the qualifiers of the word."""
-    wanted = word.split(".")[1:]
-    have = opcode.replace("{", ".").replace("}", ".").replace("|", ".").replace(",", ".").split(".")
-    return all(part in have for part in wanted)
-
-
-def micro(word: str, machine: Machine) -> str:
-    """A micro-operation: its signature and timing."""
+def micro(word: str) -> str:
+    """A micro-operation: its signature and timing class."""
     registry.load()
     op = MICROS.get(word)
     if op is None:

@@ -1,22 +1,24 @@
-"""`warpsmith run`: a shipped program by name, or any kernel file."""
+"""`warpsmith run`: a shipped program by name, or any kernel file.
+
+The machine itself is imported only when something runs, so that help and usage errors are instant.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import rich_click as click
 
 import programs
-from emu.api import launch, load
-from emu.commands.arguments import read_arguments
 from emu.commands.common import Define, define_option, machine_option, read_defines, read_source, set_option
 from emu.machine import Machine, load_machine
 from emu.result import Result
-from emu.solve import solve
 from isa.errors import nearest
-from programs.problem import Problem
+
+if TYPE_CHECKING:
+    from programs.problem import Problem
 
 SHAPE = {
     "seqlen": "attention: query rows",
@@ -56,7 +58,8 @@ def shape_options(command: Any) -> Any:
 @define_option
 @click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
-@click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument (see `--help`).")
+@click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
+@click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument, as above.")
 @click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors instead of random ones.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Write the whole result as JSON.")
@@ -100,7 +103,9 @@ def run_program(
     max_cycles: int | None,
 ) -> Result:
     """A shipped program; its problem judges the options."""
-    alien = [option for option in ("grid", "block", "specs") if option in given]
+    from emu.solve import solve
+
+    alien = [option for option in ("grid", "block", "shared", "specs") if option in given]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('specs', 'arg')} is for files; {name} launches itself")
     try:
@@ -125,21 +130,27 @@ def run_file(
     file: str, machine: Machine, given: dict[str, Any], defines: dict[str, Define], max_cycles: int | None
 ) -> Result:
     """A kernel file with `--grid`, `--block` and one `--arg` a parameter."""
+    from emu.api import launch, load
+    from emu.commands.arguments import read_arguments
+
     if file != "-" and not Path(file).exists():
         known = programs.names()
         raise click.UsageError(f"no file '{file}', nor a program: {', '.join(known)}. {nearest(file, known)}".rstrip())
     alien = [option for option in given if option in SHAPE or option == "dtype"]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('_', '-')} is for shipped programs; use -D for a file's defines")
+    if "grid" not in given:
+        raise click.UsageError("give --grid")
+    grid = extent("--grid", given["grid"])
     name, text = read_source(file)
     kernel = load(name, text=text, defines=defines)
-    names = [slot.name for slot in kernel.program.args]
-    args, arrays = read_arguments(names, given.get("specs", ()))
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
-    if block is None or "grid" not in given:
-        raise click.UsageError("give --grid and --block" if block is None else "give --grid")
+    if block is None:
+        raise click.UsageError("give --block: the kernel has no .reqntid")
+    args, arrays = read_arguments([slot.name for slot in kernel.program.args], given.get("specs", ()))
+    shared = given.get("shared", 0)
     result = launch(
-        kernel, machine=machine, grid=extent("--grid", given["grid"]), block=block, args=args, max_cycles=max_cycles
+        kernel, machine=machine, grid=grid, block=block, args=args, shared_bytes=shared, max_cycles=max_cycles
     )
     result.outputs.update(arrays)
     return result
