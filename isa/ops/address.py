@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isa.micro import lane
+from isa.micro import VectorBuilder, lane
 from isa.ops.integer import IADD3, IADD3_CC, IADD3_X
 from isa.ops.move import MOV
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
@@ -29,12 +29,12 @@ def in_global(value: int) -> bool:
     return value >> 32 not in (PARAM_BASE >> 32, LOCAL_WINDOW >> 32, SHARED_WINDOW >> 32)
 
 
-def _emit_window(v: Any, a: Any, window: Any) -> Any:
-    return v.icmp("==", v.trunc(v.lshr(a, v.const(32, "u64")), "u32"), window)
+def _emit_window(v: VectorBuilder, a: Any, window: Any) -> Any:
+    return v.icmp("==", v.halves(a)[1], window)
 
 
-def _emit_global(v: Any, a: Any) -> Any:
-    high = v.trunc(v.lshr(a, v.const(32, "u64")), "u32")
+def _emit_global(v: VectorBuilder, a: Any) -> Any:
+    high = v.halves(a)[1]
     result = v.icmp("!=", high, v.const(PARAM_BASE >> 32))
     for window in WINDOWS.values():
         result = v.and_(result, v.icmp("!=", high, v.const(window >> 32)))
@@ -57,9 +57,9 @@ def shared_base(e: Emitter, address: Address, generic: bool) -> Value:
     return e.lo(address.base) if generic else address.base
 
 
-def shared_whole(e: Emitter, address: Address, generic: bool) -> Value:
+def shared_whole(e: Emitter, address: Address) -> Value:
     """The 32-bit value of base + offset, for units without an offset field (one add when both are there)."""
-    base = shared_base(e, address, generic)
+    base = address.base
     offset = offset_of(e, address)
     if offset == 0:
         return base

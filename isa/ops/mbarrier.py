@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isa.micro import lane, unit
+from isa.micro import VectorBuilder, lane, unit
 from isa.ops.address import offset_of, shared_base
 from isa.registry import Const, Emitter, Match, Value, instruction
 from isa.shorthand import Fresh, operands, shorthand, text
@@ -46,8 +46,8 @@ def _pending(state: int) -> int:
     return (1 << 20) - (state >> 43 & 0xFFFFF)
 
 
-def _emit_pending(v: Any, state: Any) -> Any:
-    stored = v.and_(v.trunc(v.lshr(state, v.const(43, "u64")), "u32"), v.const(0xFFFFF))
+def _emit_pending(v: VectorBuilder, state: Any) -> Any:
+    stored = v.and_(v.lshr(v.halves(state)[1], v.const(43 - 32)), v.const(0xFFFFF))
     return v.sub(v.const(1 << 20), stored)
 
 

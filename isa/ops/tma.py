@@ -72,8 +72,8 @@ def tensor_load(e: Emitter, m: Match) -> None:
     """
     dims = _check_map(e, m)
     multicast = m.has(".multicast::cluster")
-    destination = shared_whole(e, m.dst, generic=False)
-    barrier = shared_whole(e, m.mbar, generic=False)
+    destination = shared_whole(e, m.dst)
+    barrier = shared_whole(e, m.mbar)
     values = [*m.coords, m.mask] if multicast else m.coords
     e(UTMALDG, None, m.map, destination, barrier, values, imm=tensor_word(dims, multicast))
 
@@ -89,7 +89,7 @@ def tensor_load(e: Emitter, m: Match) -> None:
 def tensor_store(e: Emitter, m: Match) -> None:
     """Copy a box from shared memory to a tensor, as part of the thread's bulk group (PTX ISA 9.7.9.27.1.2)."""
     dims = _check_map(e, m)
-    e(UTMASTG, None, m.map, shared_whole(e, m.src, generic=False), m.coords, imm=tensor_word(dims))
+    e(UTMASTG, None, m.map, shared_whole(e, m.src), m.coords, imm=tensor_word(dims))
 
 
 @instruction(
