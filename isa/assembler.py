@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from isa import registry
+from isa.budget import judge
 from isa.encode import encode
 from isa.errors import AssemblyError, UnsupportedError, nearest
 from isa.expand import expand
@@ -22,9 +22,6 @@ from isa.simplify import simplify
 from isa.syntax import Kernel, Module, Pos
 
 Define = int | float | str
-
-REGISTER_FILE = 65536  # 32-bit registers an SM (PTX ISA: compute capability 8.0 and later)
-MAX_REGISTERS = 255  # a thread, by the encoding of instructions
 
 
 @dataclass
@@ -101,7 +98,7 @@ def _kernel(module: Module, kernel: Kernel, sources: _Sources) -> Program:
     allocation, g = allocate(code)
     files = dict.fromkeys(op.pos.file for op in code.ops)
     program = encode(code, g, allocation, layout, {f: sources.of(f) for f in files})
-    _judge(program)
+    judge(program, allocation.demand, PREDICATES)
     return program
 
 
@@ -114,28 +111,3 @@ def target(text: str) -> str:
     if digits.startswith("8"):
         return "sm_80"
     return "sm_100a" if digits.startswith("1") else name
-
-
-def register_cap(program: Program) -> int:
-    """Registers a thread that the directives leave: .maxnreg, or what .reqntid and .minnctapersm share out."""
-    if program.max_registers is not None:
-        return min(program.max_registers, MAX_REGISTERS)
-    if program.block_hint is None:
-        return MAX_REGISTERS
-    threads = math.prod(program.block_hint) * max(1, program.min_ctas)
-    return min(MAX_REGISTERS, REGISTER_FILE // max(threads, 1) // 8 * 8)
-
-
-def _judge(program: Program) -> None:
-    """Record spills and predicate overflow as `ptxas -v` would mention them."""
-    cap = register_cap(program)
-    program.spilled = max(0, program.registers - cap)
-    if program.spilled:
-        program.warnings.append(
-            f"{program.name}: {program.registers} registers needed, {cap} allowed: {program.spilled} would be "
-            f"spilled, {4 * program.spilled} bytes of stack frame (modelled without spills)"
-        )
-    if program.predicates - 1 > PREDICATES:
-        program.warnings.append(
-            f"{program.name}: {program.predicates - 1} predicates are live at once, the hardware has {PREDICATES}"
-        )

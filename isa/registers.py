@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from isa.budget import demand
 from isa.cfg import Graph, graph
 from isa.liveness import Liveness, analyse, walk
 from isa.lowering import Code, MicroOp
@@ -28,6 +29,7 @@ class Allocation:
     registers: int
     predicates: int
     pressure: int  # most words live at once: no allocation can do with less
+    demand: dict[int, int]  # rows needed under each register cap (`isa.budget.demand`)
 
 
 @dataclass(eq=False)
@@ -49,7 +51,8 @@ def allocate(code: Code) -> tuple[Allocation, Graph]:
     clash, pressure = _interference(code.ops, g, live)
     where = _clusters(code.ops, live, clash)
     _coalesce(code.ops, g, live, where)
-    allocation = _colour(where, live, pressure)
+    allocation = _colour(where, pressure)
+    allocation.demand = demand(code.ops, g, live, allocation.row, _predicate_words(code.ops))
     _drop_copies(code, allocation)
     return allocation, graph(code.ops, code.labels)
 
@@ -181,7 +184,7 @@ def _depths(ops: list[MicroOp], g: Graph) -> list[int]:
     return out
 
 
-def _colour(where: dict[int, tuple[_Cluster, int]], live: Liveness, pressure: int) -> Allocation:
+def _colour(where: dict[int, tuple[_Cluster, int]], pressure: int) -> Allocation:
     """Give every cluster the lowest row that fits; the best of two orders."""
     clusters = list(dict.fromkeys(cluster for cluster, _ in where.values()))
     predicates = [c for c in clusters if c.predicate]
@@ -192,7 +195,7 @@ def _colour(where: dict[int, tuple[_Cluster, int]], live: Liveness, pressure: in
     best = min((_assign(order) for order in (by_first, wide_first)), key=lambda rows: _height(rows))
     row = {w: best[c] + x for w, (c, x) in where.items() if not c.predicate}
     row |= {w: slots[c] + 1 for w, (c, _) in where.items() if c.predicate}
-    return Allocation(row, _height(best), _height(slots) + 1, pressure)
+    return Allocation(row, _height(best), _height(slots) + 1, pressure, {})
 
 
 def _size(cluster: _Cluster) -> int:

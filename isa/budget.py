@@ -1,0 +1,82 @@
+"""Register caps: what the directives and `setmaxnreg` leave each part of a kernel, and what it needs."""
+
+from __future__ import annotations
+
+import math
+
+from isa.cfg import Graph, immediate_dominators, reverse_postorder
+from isa.liveness import Liveness, walk
+from isa.lowering import MicroOp
+from isa.program import Program
+
+REGISTER_FILE = 65536  # 32-bit registers an SM (PTX ISA: compute capability 8.0 and later)
+MAX_REGISTERS = 255  # a thread, by the encoding of instructions
+ENTRY = 0  # the part of a kernel that no setmaxnreg dominates
+COUNT = 0xFFFFFFFF  # the register count in the immediate of setmaxnreg
+
+
+def demand(ops: list[MicroOp], g: Graph, live: Liveness, row: dict[int, int], predicates: set[int]) -> dict[int, int]:
+    """Rows needed by cap: for each `setmaxnreg` count the rows live in the code that it dominates
+    (the nearest one counts), and for `ENTRY` those live anywhere else."""
+    at_row: dict[int, int] = {}
+    for w, bit in live.numbers.items():
+        if w not in predicates:
+            at_row[row[w]] = at_row.get(row[w], 0) | 1 << bit
+    from_top = [at_row[r] for r in sorted(at_row, reverse=True)]
+    rows = sorted(at_row, reverse=True)
+    caps = _caps(ops, g)
+    needed = {ENTRY: 0}
+    for b in range(g.count):
+        for i, held in walk(ops, g, live, b):
+            held |= live.access[i].uses | live.access[i].defs
+            known = needed.get(caps[i], 0)
+            for r, words_there in zip(rows, from_top, strict=True):
+                if r < known:
+                    break
+                if held & words_there:
+                    known = r + 1
+                    break
+            needed[caps[i]] = known
+    return needed
+
+
+def _caps(ops: list[MicroOp], g: Graph) -> list[int]:
+    """The count of the nearest dominating setmaxnreg of each operation."""
+    idom = immediate_dominators(g)
+    after = [ENTRY] * g.count
+    caps = [ENTRY] * len(ops)
+    for b in reverse_postorder(g.successors, 0):
+        cap = after[idom[b]] if b else ENTRY
+        for i in g.span(b):
+            caps[i] = cap
+            if ops[i].micro.unit == "setmaxnreg":
+                cap = ops[i].imm & COUNT
+        after[b] = cap
+    return caps
+
+
+def entry_cap(program: Program) -> int:
+    """Registers a thread at launch: .maxnreg, or what .reqntid and .minnctapersm leave of the register file."""
+    if program.max_registers is not None:
+        return min(program.max_registers, MAX_REGISTERS)
+    if program.block_hint is None:
+        return MAX_REGISTERS
+    threads = math.prod(program.block_hint) * max(1, program.min_ctas)
+    return min(MAX_REGISTERS, REGISTER_FILE // max(threads, 1) // 8 * 8)
+
+
+def judge(program: Program, needed: dict[int, int], predicates: int) -> None:
+    """Record spills and predicate overflow on the program, in words like those of `ptxas -v`."""
+    caps = {ENTRY: entry_cap(program)} | {cap: min(cap, MAX_REGISTERS) for cap in needed if cap != ENTRY}
+    for part, rows in sorted(needed.items()):
+        over = rows - caps[part]
+        if over > 0:
+            place = f"after setmaxnreg {part}" if part != ENTRY else "at entry"
+            program.spilled = max(program.spilled, over)
+            program.warnings.append(
+                f"{program.name}: {rows} registers needed {place}, {caps[part]} allowed: {over} would be spilled, "
+                f"{4 * over} bytes of stack frame (modelled without spills)"
+            )
+    used = program.predicates - 1
+    if used > predicates:
+        program.warnings.append(f"{program.name}: {used} predicates are needed, the hardware has {predicates}")
