@@ -33,15 +33,15 @@ def result(d, n):
 
 @pytest.mark.parametrize("d, a, b, k, columns, ss, rs", FAMILIES)
 def test_every_shape(instructions, d, a, b, k, columns, ss, rs):
-    for n in columns:
-        opcode = f"{MMA}.m64n{n}k{k}.{d}.{a}.{b} {result(d, n)}"
-        (memory,) = instructions.lower(f"{opcode}, %rd5, %rd6, 1{ss};")
-        (registers,) = instructions.lower(f"{opcode}, {A4}, %rd6, 1{rs};")
-        assert (memory.micro.name, registers.micro.name) == ("HGMMA", "HGMMA.RS")
-        assert memory.imm == wgmma_word(n, a, b, d_f16=d == "f16")
-        assert registers.imm == wgmma_word(n, a, b, d_f16=d == "f16", a_registers=True)
-        assert len(memory.results[0]) == (n // 4 if d == "f16" else n // 2)
-        assert len(registers.sources[2]) == 4
+    opcodes = [f"{MMA}.m64n{n}k{k}.{d}.{a}.{b} {result(d, n)}" for n in columns]
+    memory = instructions.lower("\n".join(f"{opcode}, %rd5, %rd6, 1{ss};" for opcode in opcodes))
+    registers = instructions.lower("\n".join(f"{opcode}, {A4}, %rd6, 1{rs};" for opcode in opcodes))
+    for n, shared, fragment in zip(columns, memory, registers, strict=True):
+        assert (shared.micro.name, fragment.micro.name) == ("HGMMA", "HGMMA.RS")
+        assert shared.imm == wgmma_word(n, a, b, d_f16=d == "f16")
+        assert fragment.imm == wgmma_word(n, a, b, d_f16=d == "f16", a_registers=True)
+        assert len(shared.results[0]) == (n // 4 if d == "f16" else n // 2)
+        assert len(fragment.sources[2]) == 4
 
 
 @pytest.mark.parametrize("d, a, b, k, columns, ss, rs", FAMILIES)
