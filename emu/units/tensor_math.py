@@ -31,7 +31,7 @@ from emu.llvm import (
     store,
     vector,
 )
-from emu.raw import ld64, st16
+from emu.raw import ld16, ld64, st16
 from emu.units.tensor_panels import (
     KIND_S8,
     KIND_TF32,
@@ -44,13 +44,15 @@ from emu.units.tensor_panels import (
 OK, FAULT_A, FAULT_B = range(3)  # an operand reaches outside shared memory
 
 ROW = 128  # bytes of a register row
+HALF_OFFSETS = 256  # bytes of 64 row offsets
 # scratch, in bytes from its (64-byte aligned) start
 _ZERO = 0  # a row of zeros
 _RAW = _ZERO + ROW  # a group's elements, transposed
 _TABLE_A = _RAW + 256  # chunk offsets
 _TABLE_B = _TABLE_A + 8 * 64
 _IDENTITY = _TABLE_B + 32 * 64  # the list 0, 1, 2, ...
-_WIDE = _IDENTITY + 256  # float32 accumulators of a warp whose D is not float32
+_OFFSETS = _IDENTITY + 256  # rows of D by column vector
+_WIDE = _OFFSETS + 2 * HALF_OFFSETS  # float32 accumulators of a warp whose D is not float32
 _SPREAD = _WIDE + ROW * 128
 _PANEL_A = _SPREAD + ROW * 32
 _PANEL_B = _PANEL_A + 8 * 32 * 32
@@ -137,13 +139,38 @@ def _first_block(typing, k, panel, spread, b_panels, c_rows, d_rows):
 
 
 @intrinsic
-def _row(typing, window, rows, i):
-    """Address of the register row that entry i of a list names."""
+def _order_block(typing, rows, offsets):
+    """The row numbers of one block of 8 columns (4 uint16) as byte offsets: halves apart, parities in turn."""
 
     def emit(ctx, b, sig, args):
-        window, rows, i = args
-        row = b.zext(load(b, b.add(rows, b.shl(i, I64(1))), I16, 2), I64)
-        return b.add(window, b.mul(row, I64(ROW)))
+        rows, offsets = args
+        at = b.shl(
+            b.zext(load(b, rows, vector(I16, 4), 2), vector(I32, 4)), splat(vector(I32, 4), ROW.bit_length() - 1)
+        )
+        for half in (0, 1):
+            store(b, pick(b, at, [2 * half, 2 * half + 1]), offset(b, offsets, HALF_OFFSETS * half), 8)
+        return ctx.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@njit(error_model="numpy")
+def _order_rows(n, rows, offsets):
+    """From the list of D rows (register order: PTX ISA, wgmma fragment of D) to row offsets by column vector.
+
+    offsets: int32 [2 halves: rows g, rows g + 8][64 column vectors].
+    """
+    for j in range(n // 8):
+        _order_block(rows + 8 * j, offsets + 8 * j)
+
+
+@intrinsic
+def _row(typing, window, offsets, v):
+    """Address of the register row of column vector v."""
+
+    def emit(ctx, b, sig, args):
+        window, offsets, v = args
+        return b.add(window, b.zext(load(b, b.add(offsets, b.shl(v, I64(2))), I32, 4), I64))
 
     return types.int64(types.int64, types.int64, types.int64), emit
 
@@ -161,33 +188,26 @@ def _column(typing, panel, k, v):
 
 
 @njit(error_model="numpy")
-def _multiply(n, k, half, panel_a, spread, panel_b, window, rows, zero):
-    """8 rows of one warp (half 0: g, 1: g + 8), all N columns.
+def _multiply(n, k, panel_a, spread, panel_b, window, offsets, zero):
+    """8 rows of one warp, all N columns.  offsets: one half of _order_rows.
 
-    `zero`: address of the row of zeros that replaces C, or 0.
+    zero: address of the row of zeros that replaces C, or 0.
     """
-    d = _row(window, rows, 2 * half), _row(window, rows, 2 * half + 1)
+    d = _row(window, offsets, 0), _row(window, offsets, 1)
     b = _column(panel_b, k, 0), _column(panel_b, k, 1)
     _first_block(k, panel_a, spread, b, (zero, zero) if zero else d, d)
     vectors = n // 4
     v = 2
     while v < vectors:
-        left = vectors - v
-        i, j = _row(window, rows, _register(v, half)), _row(window, rows, _register(v + 1, half))
+        d = _row(window, offsets, v), _row(window, offsets, v + 1)
         b = _column(panel_b, k, v), _column(panel_b, k, v + 1)
-        if left == 2 or left == 4:
-            _block(k, spread, b, (zero, zero) if zero else (i, j), (i, j))
+        if vectors - v == 2 or vectors - v == 4:
+            _block(k, spread, b, (zero, zero) if zero else d, d)
             v += 2
         else:
-            d3 = i, j, _row(window, rows, _register(v + 2, half))
+            d3 = d[0], d[1], _row(window, offsets, v + 2)
             _block(k, spread, (b[0], b[1], _column(panel_b, k, v + 2)), (zero, zero, zero) if zero else d3, d3)
             v += 3
-
-
-@njit(error_model="numpy")
-def _register(v, half):
-    """The D register of column vector v and half."""
-    return (v >> 1) * 4 + (v & 1) + 2 * half
 
 
 # --- accumulators that are not float32 -------------------------------------------------------------
@@ -247,14 +267,14 @@ def _add_integers(typing, row, wide, c, satfinite):
 def _load_wide(nd, window, rows, wide):
     """Bring one warp's f16 accumulators to float32 rows."""
     for i in range(nd):
-        _unpack_row(wide + 2 * ROW * i, _row(window, rows, i))
+        _unpack_row(wide + 2 * ROW * i, window + ROW * ld16(rows + 2 * i))
 
 
 @njit(error_model="numpy")
 def _store_wide(f16_d, satfinite, nd, window, rows, wide, zero):
     """Bring one warp's float32 rows to its f16 or s32 accumulators (`zero`: see _multiply)."""
     for i in range(nd):
-        row = _row(window, rows, i)
+        row = window + ROW * ld16(rows + 2 * i)
         if f16_d:
             _pack_row(row, wide + 2 * ROW * i)
         else:
@@ -282,7 +302,8 @@ def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, s
     kind_b = kind_b if kind_b else kind_a
     k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
     table_a, panel_a, table_b, panel_b = scratch + _TABLE_A, scratch + _PANEL_A, scratch + _TABLE_B, scratch + _PANEL_B
-    raw, identity, wide = scratch + _RAW, scratch + _IDENTITY, scratch + _WIDE
+    raw, spread, identity, wide = scratch + _RAW, scratch + _SPREAD, scratch + _IDENTITY, scratch + _WIDE
+    offsets = scratch + _OFFSETS
     if not from_registers and chunk_offsets(desc_a, transpose_a, 8, table_a) > smem_bytes:
         return FAULT_A
     if chunk_offsets(desc_b, transpose_b, n // 8, table_b) > smem_bytes:
@@ -291,22 +312,23 @@ def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, s
         convert_panel(kind_a, transpose_a, 8, k, smem, table_a, raw, panel_a)
     convert_panel(kind_b, transpose_b, n // 8, k, smem, table_b, raw, panel_b)
     zero = 0 if scale_d else scratch + _ZERO
+    c_zero = scratch + _ZERO if integer else zero
     for i in range(n // 2 if f16_d or integer else 0):
         st16(identity + 2 * i, i)
+    _order_rows(n, identity if f16_d or integer else lists, offsets)
     for warp in range(4):
         window, a_rows = ld64(windows + 8 * warp), lists + 2 * nd
-        d_window, d_rows, c_zero = window, lists, zero
-        if f16_d or integer:
-            d_window, d_rows, c_zero = wide, identity, scratch + _ZERO if integer else zero
+        d_window = wide if f16_d or integer else window
         if f16_d and scale_d:
             _load_wide(nd, window, lists, wide)
         for half in range(2):
             panel = panel_a + (2 * warp + half) * k * 32
             if from_registers:
-                convert_fragment(kind_a, k, _row(window, a_rows, half), _row(window, a_rows, half + 2), raw, panel)
+                low, high = ld16(a_rows + 2 * half), ld16(a_rows + 2 * half + 4)
+                convert_fragment(kind_a, k, window + ROW * low, window + ROW * high, raw, panel)
             if negate:
                 negate_panel(k, panel)
-            _multiply(n, k, half, panel, scratch + _SPREAD, panel_b, d_window, d_rows, c_zero)
+            _multiply(n, k, panel, spread, panel_b, d_window, offsets + HALF_OFFSETS * half, c_zero)
         if f16_d or integer:
             _store_wide(f16_d, word >> 22 & 1, nd, window, lists, wide, zero)
     return OK

@@ -91,14 +91,14 @@ def chunk_offsets(desc, mn_major, groups, table):
     base, mode = desc >> 49 & 7, desc >> 62 & 3
     row = 256 >> mode if mode else 16
     chunks = row >> 4  # 16-byte chunks across the swizzle span
-    half, outer, inner = lbo, sbo, 1
+    half, outer, shift = lbo, sbo, 0  # 2^shift groups share a span
     if mode and mn_major:
-        half, outer, inner = sbo, lbo, chunks
+        half, outer, shift = sbo, lbo, 4 - mode
     elif mode:
         half = 16
     end = 0
     for j in range(groups):
-        first = start + j // inner * outer + j % inner * 16
+        first = start + (j >> shift) * outer + (j & (1 << shift) - 1) * 16
         end = max(end, _group_offsets(table + 64 * j, first, row, half, base, chunks - 1))
     return end + 16
 
@@ -106,6 +106,11 @@ def chunk_offsets(desc, mn_major, groups, table):
 def _interleave(lane, high, lanes=2):
     """Lane numbers that interleave one half of each 16-byte lane (`lane` elements) of two vectors."""
     return [at * lane + high * lane // 2 + i // 2 + i % 2 * lane * lanes for at in range(lanes) for i in range(lane)]
+
+
+def _chunks(b, smem, table):
+    """A function that emits the address of chunk t."""
+    return lambda t: b.add(smem, b.zext(load(b, offset(b, table, 4 * t), I32, 4), I64))
 
 
 def _emit_k_major(b, width, raw, chunk):
@@ -121,23 +126,15 @@ def _emit_k_major(b, width, raw, chunk):
         store(b, pick(b, rows[i % 8], range(i // 8 * lane, (i // 8 + 1) * lane)), offset(b, raw, 16 * i), 16)
 
 
-def _emit_mn_major(b, raw, chunk):
-    for k in range(16):
-        store(b, pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER), offset(b, raw, 16 * k), 16)
-
-
 @intrinsic
 def _gather_group(typing, width, raw, smem, table):
-    """The 16 chunks of one group, transposed to [k][8] raw elements; width in bits, 0 for MN-major."""
+    """The 16 chunks of one K-major group, transposed to [k][8] raw elements; width in bits."""
 
     def emit(ctx, b, sig, args):
         width, raw, smem, table = args
-
-        def chunk(t):
-            return b.add(smem, b.zext(load(b, offset(b, table, 4 * t), I32, 4), I64))
-
+        chunk = _chunks(b, smem, table)
         cases = {width: lambda width=width: _emit_k_major(b, width, raw, chunk) for width in (8, 16, 32)}
-        _switch(b, width, cases | {0: lambda: _emit_mn_major(b, raw, chunk)})
+        _switch(b, width, cases)
         return ctx.get_dummy_value()
 
     i = types.int64
@@ -193,6 +190,26 @@ def _widen_steps(typing, kind, raw, panel):
     return types.void(i, i, i), emit
 
 
+@intrinsic
+def _convert_mn_major(typing, kind, panel, smem, table):
+    """One MN-major group of a 16-bit kind: a chunk is one step of K."""
+
+    def emit(ctx, b, sig, args):
+        kind, panel, smem, table = args
+        chunk = _chunks(b, smem, table)
+
+        def case(kind):
+            for k in range(16):
+                values = pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER)
+                store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+
+        _switch(b, kind, {kind: lambda kind=kind: case(kind) for kind in (KIND_F16, KIND_BF16)})
+        return ctx.get_dummy_value()
+
+    i = types.int64
+    return types.void(i, i, i, i), emit
+
+
 @njit(error_model="numpy")
 def convert_panel(kind, mn_major, groups, k, smem, table, raw, panel):
     """Convert the chunks listed at `table` (see chunk_offsets) to a panel of `groups` x k x 8 float32.
@@ -201,7 +218,10 @@ def convert_panel(kind, mn_major, groups, k, smem, table, raw, panel):
     """
     width = 256 // k
     for j in range(groups):
-        _gather_group(0 if mn_major else width, raw, smem, table + 64 * j)
+        if mn_major:
+            _convert_mn_major(kind, panel + 32 * j * k, smem, table + 64 * j)
+            continue
+        _gather_group(width, raw, smem, table + 64 * j)
         for i in range(0, k, 8):
             _widen_steps(kind, raw + width * i, panel + 32 * (j * k + i))
 
