@@ -1,35 +1,39 @@
-"""Fixtures that several test folders share."""
+"""Fixtures that every test may use."""
 
-import os
+from __future__ import annotations
+
+import importlib.util
 import shutil
 import subprocess
-import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 
 def find_ptxas() -> str | None:
-    """`$PTXAS`, the one on the path, or the one that the package nvidia-cuda-nvcc brings."""
-    packaged = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("*/bin/ptxas"))
-    return os.environ.get("PTXAS") or shutil.which("ptxas") or (str(packaged[0]) if packaged else None)
+    """`ptxas` on the PATH, or in the nvidia-cuda-nvcc wheel of the running environment."""
+    if on_path := shutil.which("ptxas"):
+        return on_path
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec and spec.submodule_search_locations) or ():
+        for program in sorted(Path(place).glob("*/bin/ptxas")):
+            return str(program)
+    return None
 
 
 @pytest.fixture(scope="session")
-def ptxas(tmp_path_factory):
-    """A function (PTX text, target="sm_90a") -> what NVIDIA's assembler complains about, '' when it accepts.
-
-    Skips the test only where no ptxas is installed.
-    """
+def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[bool, str]]:
+    """`assemble(text, arch) -> (accepted, messages)`: NVIDIA's assembler on PTX text."""
     program = find_ptxas()
     if program is None:
-        pytest.skip("no ptxas found: install the extra 'ptxas' or set PTXAS")
-    source = tmp_path_factory.mktemp("ptxas") / "test.ptx"
+        pytest.skip("no ptxas: install nvidia-cuda-nvcc")
+    source = tmp_path_factory.mktemp("ptxas") / "kernel.ptx"
 
-    def run(text: str, target: str = "sm_90a") -> str:
+    def assemble(text: str, arch: str) -> tuple[bool, str]:
         source.write_text(text)
-        command = [program, f"-arch={target}", "-o", os.devnull, str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        return "" if done.returncode == 0 else done.stderr + done.stdout or f"exit code {done.returncode}"
+        command = [program, f"-arch={arch}", "-o", str(source.with_suffix(".cubin")), str(source)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        return result.returncode == 0, result.stdout + result.stderr
 
-    return run
+    return assemble
