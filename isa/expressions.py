@@ -277,11 +277,11 @@ def symbolic(node: Expr, scope: Scope) -> bool:
             return len(items) != 1 or symbolic(items[0], scope)
         case tree.Unary(_, item):
             return symbolic(item, scope)
-        case tree.Binary(_, left, right):
+        case tree.Binary("+" | "-" | "|", left, right):
             return symbolic(left, scope) or symbolic(right, scope)
         case tree.Choice(test, yes, no):
             return symbolic(yes if truth(test, scope) else no, scope)
-        case tree.Call() | Int() | Float() | Str():
+        case tree.Binary() | tree.Call() | Int() | Float() | Str():
             return False
     return True
 
