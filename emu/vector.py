@@ -189,9 +189,10 @@ class LlvmVectors:
         return self._shuffle(x, x, lanes)
 
     def pair(self, low: ir.Value, high: ir.Value) -> ir.Value:
-        """The u64 value of two u32 halves."""
+        """The integer of twice the width from its halves: u32 -> u64, u16 or f16 -> u32."""
         order = [k // 2 + LANES * (k % 2) for k in range(2 * LANES)]
-        return self.builder.bitcast(self._shuffle(low, high, order), vector_type("u64"))
+        wide = {32: "u64", 16: "u32"}[16 if low.type.element == SCALARS["f16"] else low.type.element.width]
+        return self.builder.bitcast(self._shuffle(low, high, order), vector_type(wide))
 
     def halves(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The low and high u32 halves of a 64-bit value."""

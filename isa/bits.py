@@ -283,14 +283,15 @@ def compare(f: Format, x: int, y: int) -> str:
 
 
 def convert(f: Format, g: Format, x: int, mode: str = "rn", ftz: bool = False) -> int:
-    """A value of format f in format g; NaN becomes g's canonical one."""
-    x = flush(f, x) if ftz else x
+    """A value of format f in format g; NaN becomes g's canonical one.  `ftz` flushes f32 on either side."""
+    x = flush(f, x) if ftz and f is F32 else x
     if is_nan(f, x):
         return g.nan
     sign = int(x & f.sign != 0)
     if is_inf(f, x):
         return (sign << (g.width - 1)) | (g.nan if g.finite else g.inf)
-    return encode(g, decode(f, x), mode, ftz)
+    result = encode(g, decode(f, x), mode)
+    return flush(g, result) if ftz and g is F32 else result
 
 
 def round_integral(f: Format, x: int, mode: str) -> int | None:

@@ -136,7 +136,7 @@ class VectorBuilder(Protocol):
     def cast_pred(self, p: Any, type: str) -> Any: ...  # 0 or 1
     def splat(self, imm: Any, type: str = "u32") -> Any: ...
     def flag(self, imm: Any, bit: int) -> Any: ...
-    def pair(self, low: Any, high: Any) -> Any: ...  # u32 halves -> u64
+    def pair(self, low: Any, high: Any) -> Any: ...  # halves -> twice the width: u64, u32
     def halves(self, x: Any) -> Any: ...  # 64-bit -> (low, high) u32
     def permute(self, x: Any, lanes: list[int]) -> Any: ...  # constant lane permutation
 

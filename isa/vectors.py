@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from isa.bits import F64, Format
 from isa.micro import VectorBuilder
 
 SIGN32, ABS32, INF32, NAN32 = 0x80000000, 0x7FFFFFFF, 0x7F800000, 0x7FFFFFFF
@@ -112,3 +113,56 @@ def directed32(v: VectorBuilder, mode: str, s: Any, err: Any, zero: Any, ftz: An
     tiny = v.or_(tiny, v.fcmp("<", v.fabs(v.bits(bits, "f32")), v.const(2.0**-126, "f32")))
     flushed = v.select(tiny, v.and_(bits, v.const(SIGN32)), bits)
     return nan32(v, v.bits(v.select(ftz, flushed, bits), "f32"))
+
+
+
+
+def pack(v: VectorBuilder, f: Format, sign: Any, m: Any, drop: Any, biased: Any, imm: Any) -> Any:
+    """u64 lanes of format f from an exact number, rounded once in the mode of `imm` bits 0..1.
+
+    `sign` is a predicate, `m` the significand, `biased` its exponent field in f when its lowest `drop` bits
+    (at least 1) leave f.fraction + 1 bits; fields below 1 become subnormal here.
+    """
+    one, zero = v.const(1, "u64"), v.const(0, "u64")
+    deficit = v.call("smax", v.sub(one, biased), zero)
+    drop = v.call("umin", v.add(drop, deficit), v.const(63, "u64"))
+    biased = v.call("smax", biased, one)
+    kept, half = v.lshr(m, drop), v.shl(one, v.sub(drop, one))
+    rest = v.and_(m, v.sub(v.shl(one, drop), one))
+    odd = v.icmp("!=", v.and_(kept, one), zero)
+    nearest = v.or_(v.icmp(">", rest, half), v.and_(v.icmp("==", rest, half), odd))
+    false = v.const(0, "pred")
+    directed = v.select(v.flag(imm, 1), v.select(v.flag(imm, 0), v.not_(sign), sign), false)  # away from zero
+    up = v.select(v.flag(imm, 1), v.and_(directed, v.icmp("!=", rest, zero)), v.select(v.flag(imm, 0), false, nearest))
+    result = v.add(v.add(kept, v.cast_pred(up, "u64")), v.shl(v.sub(biased, one), v.const(f.fraction, "u64")))
+    outward = v.select(v.flag(imm, 1), directed, v.select(v.flag(imm, 0), false, v.const(1, "pred")))
+    limit = v.select(outward, v.const(f.inf, "u64"), v.const(f.largest, "u64"))
+    result = v.select(v.icmp(">=", result, v.const(f.inf, "u64")), limit, result)
+    return v.or_(result, v.select(sign, v.const(f.sign, "u64"), zero))
+
+
+def narrow(v: VectorBuilder, f: Format, x: Any, imm: Any) -> Any:
+    """The f64 value x in a narrower format f (u64 lanes), rounded once in the mode of `imm`."""
+    bits = v.bits(x, "u64")
+    sign = v.icmp("<", bits, v.const(0, "u64"), signed=True)
+    exponent = v.and_(v.lshr(bits, v.const(52, "u64")), v.const(0x7FF, "u64"))
+    normal = v.icmp("!=", exponent, v.const(0, "u64"))
+    m = v.and_(bits, v.const((1 << 52) - 1, "u64"))
+    m = v.or_(m, v.shl(v.cast_pred(normal, "u64"), v.const(52, "u64")))
+    biased = v.add(exponent, v.const(f.bias - F64.bias, "u64"))
+    result = pack(v, f, sign, m, v.const(52 - f.fraction, "u64"), biased, imm)
+    infinite = v.icmp("==", v.and_(bits, v.const(F64.sign - 1, "u64")), v.const(F64.inf, "u64"))
+    signed_inf = v.or_(v.const(f.inf, "u64"), v.select(sign, v.const(f.sign, "u64"), v.const(0, "u64")))
+    return v.select(v.isnan(x), v.const(f.nan, "u64"), v.select(infinite, signed_inf, result))
+
+
+def from_integer(v: VectorBuilder, f: Format, x: Any, signed: bool, imm: Any) -> Any:
+    """A u64 or s64 integer in format f (u64 lanes), rounded once in the mode of `imm`."""
+    zero = v.const(0, "u64")
+    sign = v.icmp("<", x, zero, signed=True) if signed else v.const(0, "pred")
+    size = v.select(sign, v.sub(zero, x), x)
+    empty = v.call("ctlz", size)
+    m = v.shl(size, v.and_(empty, v.const(63, "u64")))
+    biased = v.sub(v.const(f.bias + 63, "u64"), empty)
+    result = pack(v, f, sign, m, v.const(63 - f.fraction, "u64"), biased, imm)
+    return v.select(v.icmp("==", x, zero), zero, result)

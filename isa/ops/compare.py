@@ -156,6 +156,17 @@ FSETP_ANY = {
     False: _float("FSETP", F32, "f", "alu", lambda v, x: x),
     True: _float("FSETP.FTZ", F32, "f", "alu", flush32),
 }
+FSETP_ABS = {
+    cmp: lane(
+        f"FSETP.{cmp.upper()}.ABS",
+        "ff->p",
+        "alu",
+        lambda a, b, cmp=cmp: decide(bits.compare(F32, bits.magnitude(F32, a), b), True, FLOAT[cmp])[0],
+        lambda v, a, b, cmp=cmp: v.fcmp(SYMBOL[cmp], v.fabs(a), b),
+        f"|a| {SYMBOL[cmp]} b",
+    )
+    for cmp in ("lt", "gt")
+}
 DSETP = _float("DSETP", F64, "D", "fp64", lambda v, x: x)
 HSETP2 = {
     "f16": _float("HSETP2", F16, "u", "half", lambda v, x: half_lanes(v, x, "f16")),
@@ -206,6 +217,7 @@ def _compare64(
 
 # ---- forms ----------------------------------------------------------------------------------------
 
+TRUE = PredConst(True)
 BITS = ("b16", "b32", "b64")
 SIGNED = ("s16", "s32", "s64")
 UNSIGNED = ("u16", "u32", "u64")

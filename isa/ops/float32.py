@@ -11,7 +11,7 @@ from typing import Any
 from isa import bits
 from isa.bits import F32
 from isa.micro import Micro, VectorBuilder, lane
-from isa.ops.compare import ISETP, ISETP_ANY, LT
+from isa.ops.compare import BOOL, EQ, GT, ISETP, ISETP_ANY, LT
 from isa.ops.logic import AND, LOP3_LUT
 from isa.registry import Const, Emitter, Match, instruction
 from isa.vectors import (
@@ -83,6 +83,14 @@ FMUL_IF = lane(
     lambda a, b, p: bits.mul(F32, a, b) if p else a,
     lambda v, a, b, p: v.select(p, nan32(v, v.fmul(a, b)), a),
     "a * b where p, else a: ptxas's @P FMUL",
+)
+FMUL_IF_FTZ = lane(
+    "FMUL.IF.FTZ",
+    "ffp->f",
+    "fma",
+    lambda a, b, p: bits.mul(F32, a, b, ftz=True) if p else a,
+    lambda v, a, b, p: v.select(p, _mul_ftz(v, a, b), a),
+    "a * b where p, else a; .ftz",
 )
 FADD_IF = lane(
     "FADD.IF",
@@ -304,7 +312,7 @@ def copysign(e: Emitter, m: Match) -> None:
 
 @instruction("testp.OP.f32 p, a;", sets={"OP": ("finite", "infinite", "number", "notanumber", "normal", "subnormal")})
 def testp(e: Emitter, m: Match) -> None:
-    """p = a is of the class; comparisons of the bits without sign, as ptxas does."""
+    """p = a is of the class, by comparisons of the bits without sign; ptxas counts zeros as normal."""
     size = e.tmp()
     e(AND, size, m.a, Const(~SIGN32 & 0xFFFFFFFF))
     cmp, limit = {
@@ -318,9 +326,13 @@ def testp(e: Emitter, m: Match) -> None:
     if m["OP"] not in ("normal", "subnormal"):
         e(ISETP[cmp, "u32"], m.p, size, Const(limit))
         return
-    first = e.tmp("p")
+    first, second = e.tmp("p"), e.tmp("p")
     e(ISETP[cmp, "u32"], first, size, Const(limit))
-    below = LT if m["OP"] == "subnormal" else 7 & ~LT
-    e(ISETP_ANY["u32"], (m.p, None), size, Const(F32.smallest_normal), first, imm=below)
+    smallest = Const(F32.smallest_normal)
+    if m["OP"] == "subnormal":
+        e(ISETP_ANY["u32"], (m.p, None), size, smallest, first, imm=LT)
+    else:
+        e(ISETP_ANY["u32"], (second, None), size, smallest, first, imm=EQ | GT)
+        e(ISETP_ANY["u32"], (m.p, None), size, Const(0), second, imm=EQ | BOOL["or"] << 4)
 
 

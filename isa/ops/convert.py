@@ -1,0 +1,409 @@
+"""Conversions (PTX ISA 9.7.9.21): integers among each other, and f32 with f16, bf16, tf32, e4m3, e5m2.
+
+Rounding conversions between integers and floats, and those of f64, are in `rounding.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isa import bits
+from isa.bits import BF16, E4M3, E5M2, F16, F32, M32, Format, clamp, signed
+from isa.micro import Micro, VectorBuilder, lane
+from isa.ops.compare import FSETP_ABS, GT, ISETP, ISETP_EX, LT, TRUE
+from isa.ops.float32 import FADD, FADD_ANY, FADD_FTZ
+from isa.ops.integer import IADD3_IF, SGXT, SGXT_U32
+from isa.ops.logic import AND
+from isa.ops.move import MOV
+from isa.ops.select import SEL
+from isa.ops.shift import SHF_L, SHF_R_S32
+from isa.registry import Const, Emitter, Match, Value, instruction
+from isa.vectors import NAN32, SIGN32, half_lanes, nan32
+
+ZERO = Const(0)
+HOPPER = ("sm_90", "sm_90a", "sm_100a")
+
+# ---- f32 -> f16, bf16 ----------------------------------------------------------------------------------
+
+
+def _truncated_f16(v: VectorBuilder, x: Any) -> Any:
+    """f32 lanes truncated to values that f16 holds exactly; finite overflow becomes the largest finite value."""
+    bits_, size = v.bits(x, "u32"), v.fabs(x)
+    normal = v.bits(v.and_(bits_, v.const(0xFFFFE000)), "f32")
+    grid = v.fmul(v.call("trunc", v.fmul(x, v.const(2.0**24, "f32"))), v.const(2.0**-24, "f32"))
+    value = v.select(v.fcmp("<", size, v.const(2.0**-14, "f32")), grid, normal)
+    too_big = v.and_(v.fcmp(">", size, v.const(65504.0, "f32")), v.icmp("!=", v.bits(size, "u32"), v.const(F32.inf)))
+    largest = v.or_(v.and_(bits_, v.const(SIGN32)), v.bits(v.const(65504.0, "f32"), "u32"))
+    return v.select(too_big, v.bits(largest, "f32"), value)
+
+
+def _relu(v: VectorBuilder, x: Any) -> Any:
+    """Negative numbers and -0 to +0; NaN stays."""
+    negative = v.icmp("<", v.bits(x, "u32"), v.const(0), signed=True)
+    return v.select(v.and_(negative, v.not_(v.isnan(x))), v.const(0.0, "f32"), x)
+
+
+def _f16_pair(v: VectorBuilder, low: Any, high: Any, mode: str) -> Any:
+    halves = []
+    for x in (low, high):
+        x = nan32(v, x)  # 0x7fffffff becomes 0x7fff, truncated or not
+        halves.append(v.ftrunc(x if mode == "rn" else _truncated_f16(v, x), "f16"))
+    return v.pair(*halves)
+
+
+def _bf16_word(v: VectorBuilder, x: Any, mode: str) -> Any:
+    """bf16 bits in the high half of each lane; the low half is garbage."""
+    word = v.bits(x, "u32")
+    if mode == "rn":
+        odd = v.and_(v.lshr(word, v.const(16)), v.const(1))
+        word = v.add(word, v.add(odd, v.const(0x7FFF)))
+    return v.select(v.isnan(x), v.const(NAN32), word)
+
+
+def _bf16_pair(v: VectorBuilder, low: Any, high: Any, mode: str) -> Any:
+    low, high = _bf16_word(v, low, mode), _bf16_word(v, high, mode)
+    return v.or_(v.lshr(low, v.const(16)), v.and_(high, v.const(0xFFFF0000)))
+
+
+def _f2fp(f: Format, name: str, mode: str, relu: bool, pair: Any) -> Micro:
+    def half(x: int) -> int:
+        r = bits.convert(F32, f, x, mode)
+        return bits.relu(f, r) if relu else r
+
+    def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
+        return pair(v, *((_relu(v, b), _relu(v, a)) if relu else (b, a)), mode)
+
+    suffix = (".RZ" if mode == "rz" else "") + (".RELU" if relu else "")
+    return lane(
+        f"F2FP.{name}{suffix}", "ff->u", "alu", lambda a, b: half(a) << 16 | half(b), emit, "a to the high half"
+    )
+
+
+F2FP = {
+    (type, mode, relu): _f2fp(f, type.upper(), mode, relu, pair)
+    for type, f, pair in (("f16", F16, _f16_pair), ("bf16", BF16, _bf16_pair))
+    for mode in ("rn", "rz")
+    for relu in (False, True)
+}
+HADD2_F32 = lane(
+    "HADD2.F32",
+    "u->f",
+    "half",
+    lambda a: bits.convert(F16, F32, a & 0xFFFF),
+    lambda v, a: nan32(v, half_lanes(v, a, "f16")),
+    "the low f16 as f32; NaN becomes 0x7fffffff",
+)
+
+# ---- tf32 ---------------------------------------------------------------------------------------------
+
+
+def _tf32(mode: str) -> Micro:
+    def meaning(x: int) -> int:
+        if bits.is_nan(F32, x):
+            return 0x7FFFE000
+        return bits.convert(F32, TF32, x, mode) << 13
+
+    def emit(v: VectorBuilder, x: Any) -> Any:
+        word = v.bits(x, "u32")
+        if mode == "rn":
+            odd = v.and_(v.lshr(word, v.const(13)), v.const(1))
+            word = v.add(word, v.add(odd, v.const(0xFFF)))
+        word = v.select(v.isnan(x), v.const(0x7FFFE000), word)
+        return v.and_(word, v.const(0xFFFFE000))
+
+    return lane(f"F2FP.TF32{'.RZ' if mode == 'rz' else ''}", "f->u", "alu", meaning, emit, "low 13 bits zero")
+
+
+TF32 = Format(8, 10, 0x3FFFF)
+F2FP_TF32 = {mode: _tf32(mode) for mode in ("rn", "rz")}
+
+# ---- fp8 ----------------------------------------------------------------------------------------------
+
+
+def _byte(f: Format, g: Format, x: int, relu: bool) -> int:
+    """cvt.rn.satfinite of a value of format f to fp8: overflow and infinity give the largest finite value."""
+    if bits.is_nan(f, x):
+        return g.nan
+    r = bits.convert(f, g, x)
+    if bits.is_nan(g, r) or bits.is_inf(g, r):
+        r = g.largest | (g.sign if x & f.sign else 0)
+    return bits.relu(g, r) if relu else r
+
+
+def _byte_emit(v: VectorBuilder, g: Format, x: Any) -> Any:
+    """u32 lanes with one fp8 byte each, from f32 lanes."""
+    drop = 23 - g.fraction
+    largest = v.const(float(bits.to_fraction(g, g.largest)), "f32")
+    size, sign = v.fabs(x), v.lshr(v.and_(v.bits(x, "u32"), v.const(SIGN32)), v.const(24))
+    limited = v.select(v.fcmp("<", size, largest), size, largest)
+    word = v.bits(limited, "u32")
+    odd = v.and_(v.lshr(word, v.const(drop)), v.const(1))
+    rounded = v.lshr(v.add(word, v.add(odd, v.const((1 << drop - 1) - 1))), v.const(drop))
+    normal = v.sub(rounded, v.const((F32.bias - g.bias) << g.fraction))
+    scale = 2.0 ** (g.bias - 1 + g.fraction)
+    subnormal = v.to_int(v.call("rint", v.fmul(limited, v.const(scale, "f32"))), "u32", True)
+    byte = v.select(v.fcmp("<", limited, v.const(2.0 ** (1 - g.bias), "f32")), subnormal, normal)
+    return v.select(v.isnan(x), v.const(g.nan), v.or_(byte, sign))
+
+
+def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
+    """From two f32 (a to the high byte) and from the halves of an f16x2."""
+
+    def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
+        high, low = (_byte_emit(v, g, _relu(v, x) if relu else x) for x in (a, b))
+        return v.or_(v.shl(high, v.const(8)), low)
+
+    suffix = f"{name}{'.RELU' if relu else ''}"
+    return (
+        lane(
+            f"F2FP.{suffix}.F32",
+            "ff->u",
+            "alu",
+            lambda a, b: _byte(F32, g, a, relu) << 8 | _byte(F32, g, b, relu),
+            emit,
+            "a to the high byte, saturated to finite",
+        ),
+        lane(
+            f"F2FP.{suffix}.F16",
+            "u->u",
+            "alu",
+            lambda a: _byte(F16, g, a >> 16, relu) << 8 | _byte(F16, g, a & 0xFFFF, relu),
+            lambda v, a: emit(v, half_lanes(v, v.lshr(a, v.const(16)), "f16"), half_lanes(v, a, "f16")),
+            "both halves, saturated to finite",
+        ),
+    )
+
+
+def _unpack_fp8(g: Format, name: str) -> Micro:
+    def emit(v: VectorBuilder, a: Any) -> Any:
+        halves = []
+        for shift in (0, 8):
+            byte = v.and_(v.lshr(a, v.const(shift)), v.const(255))
+            size = v.bits(v.shl(v.and_(byte, v.const(127)), v.const(23 - g.fraction)), "f32")
+            value = v.fmul(size, v.const(2.0 ** (F32.bias - g.bias), "f32"))  # exact, subnormals too
+            if not g.finite:
+                infinite = v.icmp("==", v.and_(byte, v.const(127)), v.const(g.inf))
+                value = v.select(infinite, v.const(float("inf"), "f32"), value)
+            nan = v.icmp(">", v.and_(byte, v.const(127)), v.const(g.largest if g.finite else g.inf))
+            sign = v.shl(v.and_(byte, v.const(128)), v.const(24))
+            word = v.select(nan, v.const(NAN32), v.or_(v.bits(value, "u32"), sign))
+            halves.append(v.ftrunc(v.bits(word, "f32"), "f16"))
+        return v.pair(*halves)
+
+    return lane(
+        f"F2FP.F16.{name}.UNPACK",
+        "u->u",
+        "alu",
+        lambda a: bits.convert(g, F16, a >> 8 & 255) << 16 | bits.convert(g, F16, a & 255),
+        emit,
+        "two bytes as f16x2, exact",
+    )
+
+
+FP8 = {
+    (type, relu): _to_fp8(g, type.upper(), relu) for type, g in (("e4m3", E4M3), ("e5m2", E5M2)) for relu in (False, True)
+}
+UNPACK = {"e4m3": _unpack_fp8(E4M3, "E4M3"), "e5m2": _unpack_fp8(E5M2, "E5M2")}
+
+# ---- integer -> integer, saturating ---------------------------------------------------------------------
+
+
+def _i2i(type: str, word: str) -> Micro:
+    width, is_signed = int(type[1:]), type[0] == "s"
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
+
+    def meaning(x: int) -> int:
+        return clamp(signed(x, 32) if word == "s32" else x, low, high) & M32
+
+    def emit(v: VectorBuilder, x: Any) -> Any:
+        if word == "u32":
+            return v.call("umin", x, v.const(high))
+        return v.call("smin", v.call("smax", x, v.const(low)), v.const(high))
+
+    return lane(f"I2I.{type.upper()}.{word.upper()}.SAT", "u->u", "xu", meaning, emit, f"clamped to {type}")
+
+
+I2I = {(type, word): _i2i(type, word) for type in ("s8", "u8", "s16", "u16") for word in ("s32", "u32")}
+
+# ---- lowering -------------------------------------------------------------------------------------------
+
+
+def widened(e: Emitter, x: Value, type: str) -> Value:
+    """An integer of up to 32 bits extended to 32."""
+    width = int(type[1:])
+    if width == 32:
+        return x
+    d = e.tmp()
+    e(SGXT if type[0] == "s" else SGXT_U32, d, x, Const(width))
+    return d
+
+
+def integer(e: Emitter, m: Match) -> None:
+    """d = a extended, or reduced modulo 2^n; a narrow result is extended to its register."""
+    target, source = m["D"], m["A"]
+    width, have = int(target[1:]), int(source[1:])
+    if m.has(".sat") and _limits(target) != _limits(source):
+        saturated(e, m.d, m.a, target, source)
+        return
+    word = e.lo(m.a) if have == 64 else m.a
+    if width == 64 and have == 64:
+        e(MOV, e.lo(m.d), word)
+        e(MOV, e.hi(m.d), e.hi(m.a))
+    elif width == 64:
+        low = widened(e, word, source)
+        e(MOV, e.lo(m.d), low)
+        if source[0] == "s":
+            e(SHF_R_S32, e.hi(m.d), low, Const(31))
+        else:
+            e(MOV, e.hi(m.d), ZERO)
+    elif min(width, have) == 32:
+        e(MOV, m.d, word)
+    else:
+        kind = source if have <= width else target
+        e(SGXT if kind[0] == "s" else SGXT_U32, m.d, word, Const(min(width, have)))
+
+
+def _limits(type: str) -> tuple[int, int]:
+    width = int(type[1:])
+    return (-(1 << width - 1), (1 << width - 1) - 1) if type[0] == "s" else (0, (1 << width) - 1)
+
+
+def saturated(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
+    """`.sat`: limits by I2I for up to 16 bits, by comparison and selection for 32 and 64."""
+    have, width = int(source[1:]), int(target[1:])
+    low, high = _limits(target)
+    if have < 64 and width < 32:
+        word = source[0] + "32"
+        e(I2I[target, word], d, widened(e, a, source))
+    elif have < 64:
+        value = widened(e, a, source)
+        for cmp, limit in (("lt", low), ("gt", high)):
+            if _limits(source[0] + "32")[cmp == "gt"] * (1 if cmp == "gt" else -1) > limit * (1 if cmp == "gt" else -1):
+                p, limited = e.tmp("p"), e.tmp()
+                e(ISETP[cmp, source[0] + "32"], p, value, Const(limit & M32))
+                e(SEL, limited, Const(limit & M32), value, p)
+                value = limited
+        _store(e, d, value, target, source)
+    else:
+        _saturated64(e, d, a, target, source)
+
+
+def _store(e: Emitter, d: Value, value: Value, target: str, source: str) -> None:
+    if int(target[1:]) < 64:
+        e(MOV, d, value)
+        return
+    e(MOV, e.lo(d), value)
+    if source[0] == "s" and target[0] == "s":
+        e(SHF_R_S32, e.hi(d), value, Const(31))
+    else:
+        e(MOV, e.hi(d), ZERO)
+
+
+def _saturated64(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
+    """A 64-bit source against both limits."""
+    low, high = e.lo(a), e.hi(a)
+    word = source[0] + "32"
+    for cmp, limit in zip(("lt", "gt"), _limits(target), strict=True):
+        bound = _limits(source)[cmp == "gt"]
+        if (cmp == "lt" and bound >= limit) or (cmp == "gt" and bound <= limit):
+            continue
+        first, p = e.tmp("p"), e.tmp("p")
+        next_low, next_high = e.tmp(), e.tmp()
+        e(ISETP[cmp, "u32"], first, low, Const(limit & M32))
+        e(ISETP_EX[word], (p, None), high, Const(limit >> 32 & M32), first, TRUE, imm=LT if cmp == "lt" else GT)
+        e(SEL, next_low, Const(limit & M32), low, p)
+        e(SEL, next_high, Const(limit >> 32 & M32), high, p)
+        low, high = next_low, next_high
+    if int(target[1:]) == 64:
+        e(MOV, e.lo(d), low)
+        e(MOV, e.hi(d), high)
+    else:
+        e(MOV, d, low)
+
+
+INTEGERS = tuple(f"{sign}{width}" for sign in "su" for width in (8, 16, 32, 64))
+
+
+@instruction("cvt{.sat}.D.A d, a;", sets={"D": INTEGERS, "A": INTEGERS}, types={"d": "D", "a": "A"})
+def convert_integer(e: Emitter, m: Match) -> None:
+    """Integer to integer."""
+    integer(e, m)
+
+
+@instruction(
+    "cvt.RND{.relu}{.ftz}.D.f32 d, a;", sets={"RND": ("rn", "rz"), "D": ("f16", "bf16")}, types={"d": "D", "a": "f32"}
+)
+def narrow(e: Emitter, m: Match) -> None:
+    """d = a in half precision: the low half of a pack with zero."""
+    e(F2FP[m["D"], m["RND"], m.has(".relu")], m.d, ZERO, m.a)
+
+
+@instruction(
+    "cvt.RND{.relu}.D.f32 d, a, b;",
+    sets={"RND": ("rn", "rz"), "D": ("f16x2", "bf16x2")},
+    types={"d": "D", "a": "f32", "b": "f32"},
+)
+def narrow_pair(e: Emitter, m: Match) -> None:
+    """d = {b (low), a (high)} in half precision."""
+    e(F2FP[m["D"][:-2], m["RND"], m.has(".relu")], m.d, m.a, m.b)
+
+
+@instruction("cvt{.ftz}.f32.f16 d, a;", types={"a": "f16"})
+def widen_f16(e: Emitter, m: Match) -> None:
+    """d = a, exact (a subnormal f16 is a normal f32); NaN becomes 0x7fffffff."""
+    e(HADD2_F32, m.d, m.a)
+
+
+@instruction("cvt.f32.bf16 d, a;", types={"a": "bf16"}, targets=HOPPER)
+def widen_bf16(e: Emitter, m: Match) -> None:
+    """d = a, exact, NaN payload kept."""
+    e(SHF_L, m.d, m.a, Const(16))
+
+
+@instruction("cvt{.ftz}{.sat}.f32.f32 d, a;")
+def same_f32(e: Emitter, m: Match) -> None:
+    """d = a, flushed or clamped to [0, 1]."""
+    if m.has(".sat"):
+        e(FADD_ANY["rn"], m.d, m.a, Const(SIGN32), imm=m.has(".ftz") | 2)
+    else:
+        e(FADD_FTZ if m.has(".ftz") else FADD, m.d, m.a, Const(SIGN32))
+
+
+@instruction("cvt.rna.tf32.f32 d, a;", types={"d": "b32"})
+def tf32_away(e: Emitter, m: Match) -> None:
+    """Ties away: add half a unit to finite values, clear the low bits."""
+    finite, moved = e.tmp("p"), e.tmp()
+    e(FSETP_ABS["lt"], finite, m.a, Const(F32.inf))
+    e(IADD3_IF, moved, m.a, Const(0x1000), finite)
+    e(AND, m.d, moved, Const(0xFFFFE000))
+
+
+@instruction("cvt.RND.tf32.f32 d, a;", sets={"RND": ("rn", "rz")}, types={"d": "b32"}, targets=HOPPER)
+def tf32(e: Emitter, m: Match) -> None:
+    """d = a with 10 fraction bits."""
+    e(F2FP_TF32[m["RND"]], m.d, m.a)
+
+
+FP8_TYPES = ("e4m3x2", "e5m2x2")
+
+
+@instruction(
+    "cvt.rn.satfinite{.relu}.D.f32 d, a, b;", sets={"D": FP8_TYPES}, types={"d": "b16", "a": "f32", "b": "f32"}, targets=HOPPER
+)
+def narrow_fp8(e: Emitter, m: Match) -> None:
+    """d = {b (low byte), a (high byte)}."""
+    e(FP8[m["D"][:-2], m.has(".relu")][0], m.d, m.a, m.b)
+
+
+@instruction("cvt.rn.satfinite{.relu}.D.f16x2 d, a;", sets={"D": FP8_TYPES}, types={"d": "b16", "a": "b32"}, targets=HOPPER)
+def narrow_fp8_half(e: Emitter, m: Match) -> None:
+    """Both halves of a, low to low."""
+    e(FP8[m["D"][:-2], m.has(".relu")][1], m.d, m.a)
+
+
+@instruction("cvt.rn{.relu}.f16x2.A d, a;", sets={"A": FP8_TYPES}, types={"d": "b32", "a": "b16"}, targets=HOPPER)
+def widen_fp8(e: Emitter, m: Match) -> None:
+    """Two bytes as f16x2, exact."""
+    e(UNPACK[m["A"][:-2]], m.d, m.a)
+
+
