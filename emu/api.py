@@ -1,0 +1,124 @@
+"""The Python API: load a kernel, launch it on a machine, look at the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emu.collect import collect
+from emu.link import link
+from emu.machine import Machine, load_machine
+from emu.memory_map import LaunchError, MemoryMap
+from emu.result import Result
+from emu.sm import Shape, StreamingMultiprocessor, occupancy, shared_window
+from emu.state import FINISHED
+from isa.assembler import Assembly, assemble
+from isa.program import Program
+
+DEFAULT_MAX_CYCLES = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An assembled kernel, ready to launch on any machine of its target."""
+
+    program: Program
+    assembly: Assembly
+
+
+def load(
+    source: str | Path | None = None,
+    *,
+    text: str | None = None,
+    defines: Mapping[str, int | float | str] | None = None,
+    kernel: str | None = None,
+) -> Kernel:
+    """Assemble a `.mptx`/`.ptx` file, a shipped program's name, or `text`.
+
+    `defines` override the program's `.define`s; `kernel` chooses an entry.  Raises AssemblyError with
+    every finding, UnsupportedError for instructions that are not implemented.
+    """
+    if text is None and isinstance(source, str) and not Path(source).exists():
+        import programs
+
+        if source in programs.names():
+            source = programs.find(source).from_options().kernel_path
+    assembly = assemble(source, text=text, defines=dict(defines or {}), kernel=kernel)
+    return Kernel(assembly.program(kernel), assembly)
+
+
+def launch(
+    kernel: Kernel,
+    *,
+    machine: str | Path | Machine = "h200",
+    grid: int | Sequence[int] = 1,
+    block: int | Sequence[int] | None = None,
+    args: Sequence[Any] = (),
+    shared_bytes: int = 0,
+    max_cycles: int | None = None,
+) -> Result:
+    """Run a grid on an emulated chip and return the result; arrays are updated in place.
+
+    `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
+    anything with `__array_interface__` or DLPack, scalars, TensorMap); `shared_bytes` is the dynamic
+    shared memory.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
+    deadlocks and the cycle limit are in the result, not raised.
+
+    CTA i runs on SM i mod the SMs of the chip; SMs do not yet compete for L2 and HBM.
+    """
+    if not isinstance(machine, Machine):
+        machine = load_machine(machine)
+    program = kernel.program
+    shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
+    memory = MemoryMap(program)
+    memory.bind(args)
+    ctas = int(np.prod(shape.grid))
+    sms = min(int(machine.value("chip.sms")), ctas)
+    linked = link(program, machine)
+    done: list[StreamingMultiprocessor] = []
+    touched: np.ndarray | None = None
+    for k in range(sms):
+        sm = StreamingMultiprocessor(program, machine, linked, shape, memory, k)
+        if touched is not None:
+            sm.touched[:] = touched
+        status = sm.run(range(k, ctas, sms), max_cycles or DEFAULT_MAX_CYCLES)
+        touched = sm.touched
+        done.append(sm.shed())
+        if status != FINISHED:
+            break
+    return collect(kernel.program, machine, shape, memory, done)
+
+
+def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:
+    values = (extent,) if isinstance(extent, int | np.integer) else tuple(extent)
+    x, y, z = (*(int(v) for v in values), 1, 1)[:3]
+    if len(values) > 3 or min(x, y, z) < 1:
+        raise LaunchError(f"grid and block have one to three positive extents, not {values}")
+    return x, y, z
+
+
+def _shape(
+    program: Program, machine: Machine, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int
+) -> Shape:
+    """Check a launch against the kernel and the machine."""
+    threads = int(np.prod(block))
+    if program.target not in machine.targets:
+        raise LaunchError(
+            f"{program.name} is assembled for {program.target}; {machine.name} runs {', '.join(machine.targets)}"
+        )
+    if program.block_hint and program.block_hint != block:
+        raise LaunchError(f"{program.name} requires blocks of {program.block_hint} (.reqntid), not {block}")
+    if threads > 1024:
+        raise LaunchError(f"a CTA has at most 1024 threads, not {threads}")
+    window = shared_window(program, machine, dynamic)
+    need, most = program.shared_static + dynamic, int(machine.value("unit.smem.cta_b"))
+    if need > most:
+        raise LaunchError(f"{program.name} needs {need} bytes of shared memory, {machine.name} has {most} for a CTA")
+    slots = occupancy(program, machine, threads, window)
+    if slots < 1:
+        raise LaunchError(f"a CTA of {threads} threads does not fit: {program.registers} registers a thread")
+    return Shape(grid, block, dynamic, window, min(slots, int(np.prod(grid))))

@@ -1,0 +1,130 @@
+"""Kernel arguments in emulated memory: arrays as segments, the parameter block, tensor maps.
+
+Arrays are used where they lie; a program sees them at emulated addresses, each in its own aligned range
+with a gap behind it, so that running past an array is a fault and not a neighbour's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from emu.state import SEGMENT
+from isa.program import GLOBAL_BASE, PARAM_BASE, ArgSlot, Program
+from programs.tensormap import TensorMap, encode
+
+ARRAY_BASE = 0x0000_0200_0000_0000
+ALIGN = 1 << 16  # arrays start at multiples of this, with at least this much unmapped behind them
+LINE = 128
+TYPES: dict[str, Any] = {
+    "u8": np.uint8, "s8": np.int8, "b8": np.uint8, "u16": np.uint16, "s16": np.int16, "b16": np.uint16,
+    "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u64": np.uint64, "s64": np.int64, "b64": np.uint64,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+
+
+class LaunchError(ValueError):
+    """The launch does not fit the kernel: argument count or type, block size, shared memory."""
+
+    exit_code = 2
+
+
+class MemoryMap:
+    """Segments of one launch.  Keeps the arrays alive that the core writes to."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.arrays: dict[str, np.ndarray] = {}
+        self.params = np.zeros(-(-max(program.param_bytes, 1) // 8), np.uint64)
+        self.image = np.frombuffer(bytearray(program.global_image or b"\0"), np.uint8)
+        self._keep: list[np.ndarray] = []
+        self._ranges: list[tuple[int, int, int, bool]] = []  # base, size, host, writable
+        self._next = ARRAY_BASE
+        self._add(PARAM_BASE, self.params.nbytes, self.params.ctypes.data, False)
+        self._add(GLOBAL_BASE, self.image.nbytes, self.image.ctypes.data, True)
+
+    def bind(self, args: Sequence[Any]) -> None:
+        """Put the arguments in the parameter block; LaunchError names the one that does not fit."""
+        slots = self.program.args
+        if len(args) != len(slots):
+            names = ", ".join(slot.name for slot in slots)
+            raise LaunchError(f"{self.program.name} takes {len(slots)} arguments ({names}), not {len(args)}")
+        block = self.params.view(np.uint8)
+        for slot, arg in zip(slots, args, strict=True):
+            data = self._bytes(slot, arg)
+            block[slot.offset : slot.offset + len(data)] = np.frombuffer(data, np.uint8)
+
+    def _bytes(self, slot: ArgSlot, arg: Any) -> bytes:
+        if isinstance(arg, TensorMap):
+            if slot.size != 128:
+                raise LaunchError(f"{slot.name} has {slot.size} bytes, a tensor map has 128")
+            return encode(arg, self._array(slot.name, arg.array))
+        if hasattr(arg, "__array_interface__") and getattr(arg, "ndim", 0) or hasattr(arg, "__dlpack__"):
+            if slot.size != 8:
+                raise LaunchError(f"{slot.name} is a .{slot.type} of {slot.size} bytes, an array needs 8")
+            array = arg if isinstance(arg, np.ndarray) else _as_array(arg)
+            return self._array(slot.name, array).to_bytes(8, "little")
+        if slot.type not in TYPES:
+            raise LaunchError(f"{slot.name}: a .{slot.type} cannot be given as {type(arg).__name__}")
+        kind = np.dtype(TYPES[slot.type])
+        try:
+            value = np.array(int(arg) if kind.kind in "iu" else float(arg)).astype(kind)
+            if kind.kind in "iu" and int(value) != int(arg) and int(value) != int(arg) + (1 << 8 * kind.itemsize):
+                raise OverflowError
+        except (TypeError, ValueError, OverflowError):
+            raise LaunchError(f"{slot.name} is a .{slot.type}, {arg!r} does not fit") from None
+        return value.tobytes()
+
+    def _array(self, name: str, array: np.ndarray) -> int:
+        """The emulated address of an array; the same memory keeps the same address."""
+        if not array.flags.c_contiguous:
+            raise LaunchError(f"{name}: the array must be C-contiguous")
+        self.arrays.setdefault(name, array)
+        host = array.ctypes.data
+        for base, size, start, _ in self._ranges:
+            if start <= host and host + array.nbytes <= start + size:
+                return base + host - start
+        self._keep.append(array)
+        base = self._next
+        self._next += -(-max(array.nbytes, 1) // ALIGN) * ALIGN + ALIGN
+        self._add(base, array.nbytes, host, bool(array.flags.writeable))
+        return base
+
+    def _add(self, base: int, size: int, host: int, writable: bool) -> None:
+        self._ranges.append((base, size, host, writable))
+
+    def segments(self) -> tuple[np.ndarray, int]:
+        """The SEGMENT table and the lines that the line map must hold."""
+        table = np.zeros(len(self._ranges), SEGMENT)
+        lines = 0
+        for k, (base, size, host, writable) in enumerate(self._ranges):
+            table[k] = (base, size, host, writable, lines)
+            lines += size // LINE + 2
+        return table, lines
+
+    def describe(self, address: int) -> str:
+        """Where an address lies: inside or next to which array."""
+        for name, array in self.arrays.items():
+            base = self._array(name, array)
+            if base <= address < base + array.nbytes:
+                return f"{name} + {address - base:,} bytes"
+            if base - ALIGN < address < base + array.nbytes + ALIGN:
+                gap = address - base
+                return f"{gap - array.nbytes:,} bytes past the end of {name}" if gap > 0 else f"{-gap:,} before {name}"
+        return "no array is near"
+
+    def constants(self) -> np.ndarray:
+        """The constant rows of every warp: immediates and parameter words, 32 equal lanes each."""
+        words = self.program.const_bits.copy()
+        block = self.params.view(np.uint32)
+        mirrored = self.program.const_param >= 0
+        words[mirrored] = block[self.program.const_param[mirrored] // 4]
+        return np.repeat(words, 32).astype(np.uint32)
+
+
+def _as_array(arg: Any) -> np.ndarray:
+    """Anything with DLPack or the array interface, without a copy."""
+    return np.from_dlpack(arg) if hasattr(arg, "__dlpack__") else np.asarray(arg)

@@ -1,0 +1,185 @@
+"""The arrays of one SM, wired together, and the call into the core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emu.config import configure
+from emu.generate import core
+from emu.link import Linked
+from emu.machine import Machine
+from emu.memory_map import MemoryMap
+from emu.state import (
+    CTA,
+    CTA_SLOTS,
+    FINISHED,
+    JOB,
+    JOBS,
+    NEVER,
+    QUANTUM,
+    REASONS,
+    RUNNING,
+    SM,
+    TMAP,
+    WARP,
+    WARP_SLOTS,
+    WARPGROUPS,
+    WGROUP,
+)
+from isa.program import SHARED_BASE, Program
+
+QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
+PAGE = 1024
+
+
+def aligned(count: int, dtype: Any, boundary: int = 128) -> np.ndarray:
+    """A zeroed array that starts at a multiple of `boundary` bytes."""
+    dtype = np.dtype(dtype)
+    raw = np.zeros(count * dtype.itemsize + boundary, np.uint8)
+    skip = -raw.ctypes.data % boundary
+    return raw[skip : skip + count * dtype.itemsize].view(dtype)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a launch needs of an SM."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_dynamic: int
+    shared_cta: int  # bytes of a CTA's window, reserved part included
+    slots: int  # resident CTAs
+
+    @property
+    def threads(self) -> int:
+        return int(np.prod(self.block))
+
+    @property
+    def warps(self) -> int:
+        return -(-self.threads // 32)
+
+
+class StreamingMultiprocessor:
+    """One SM.  `run` executes CTAs to the end; the state arrays can be looked at afterwards."""
+
+    def __init__(
+        self, program: Program, machine: Machine, linked: Linked, shape: Shape, memory: MemoryMap, sm_id: int = 0
+    ) -> None:
+        from emu.units.tensor_math import SCRATCH_BYTES
+
+        self.program, self.machine, self.shape, self.memory = program, machine, shape, memory
+        self.linked = linked
+        self.config = configure(machine)
+        self.sm = np.zeros(1, SM)
+        self.warps = np.zeros(WARP_SLOTS, WARP)
+        self.ctas = np.zeros(CTA_SLOTS, CTA)
+        self.groups = np.zeros(WARPGROUPS, WGROUP)
+        self.jobs = np.zeros(JOBS, JOB)
+        self.tmaps = np.zeros(JOBS, TMAP)
+        self.stalls = np.zeros((len(program.instrs), REASONS), np.int64)
+        self._counters = np.zeros((len(program.instrs), REASONS), np.uint32)
+        self.shared = aligned(shape.slots * shape.shared_cta, np.uint8, PAGE)
+        self.mbars = np.zeros(len(self.shared) // 8, np.int64)
+        self.live = np.zeros(len(self.shared) // 8, np.uint8)
+        self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
+        self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
+        self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
+        self.times = np.zeros(WARP_SLOTS * (program.rows + program.predicates), np.int64)
+        self.constants = memory.constants()
+        self.lists = np.ascontiguousarray(program.lists if len(program.lists) else np.zeros(1, np.uint16))
+        self.segments, lines = memory.segments()
+        self.touched = np.zeros(lines, np.uint8)
+        self.scratch = aligned(SCRATCH_BYTES, np.uint8)
+        self.window_list = np.zeros(4, np.int64)
+        self.local = np.zeros(max(WARP_SLOTS * 32 * program.local_bytes, 1), np.uint8)
+        self.staging = np.empty(JOBS * shape.shared_cta, np.uint8)
+        self.host_seconds = 0.0
+        self._wire(sm_id)
+
+    def _wire(self, sm_id: int) -> None:
+        S, program, shape = self.sm[0], self.program, self.shape
+        addresses = {
+            "instr_at": self.linked.instrs, "list_at": self.lists, "warp_at": self.warps, "cta_at": self.ctas,
+            "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
+            "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
+            "touched_at": self.touched, "tmap_at": self.tmaps, "stall_at": self._counters,
+            "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
+        }  # fmt: skip
+        for name, array in addresses.items():
+            S[name] = array.ctypes.data
+        S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
+        S["ntid"], S["nctaid"] = shape.block, shape.grid
+        S["threads"], S["warps_per_cta"], S["cta_slots"] = shape.threads, shape.warps, shape.slots
+        S["smem_per_cta"], S["smem_bytes"] = shape.shared_cta, len(self.shared)
+        S["smem_dynamic"], S["smem_static"] = shape.shared_dynamic, program.shared_static
+        S["regs_entry"] = entry_registers(program, self.machine)
+        S["rows"], S["const_first"], S["const_rows"] = program.rows, program.registers, len(program.const_bits)
+        S["shuffle_row"], S["slots"], S["predicates"] = program.rows, program.rows + program.predicates, program.predicates
+        S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
+        S["segments"], S["local_bytes"] = len(self.segments), program.local_bytes
+        for k in range(WARP_SLOTS):
+            self.warps["row_at"][k] = self.windows.ctypes.data + k * (program.rows + 1) * 128
+            self.warps["pred_at"][k] = self.predicates.ctypes.data + k * program.predicates * 4
+            self.warps["time_at"][k] = self.times.ctypes.data + k * (program.rows + program.predicates) * 8
+        for k in range(JOBS):
+            self.jobs["staging_at"][k] = self.staging.ctypes.data + k * shape.shared_cta
+
+    def run(self, cta_ids: Sequence[int], max_cycles: int) -> int:
+        """Execute CTAs in order; returns the status (FINISHED, DEADLOCK, FAULT, or QUANTUM at `max_cycles`)."""
+        ids = np.asarray(cta_ids, np.int32)
+        S = self.sm[0]
+        S["cta_ids_at"], S["ctas_left"] = ids.ctypes.data, len(ids)
+        run = core()
+        while True:
+            S["status"] = RUNNING
+            S["limit"] = min(int(S["now"]) + QUANTUM_CYCLES, max_cycles)
+            begin = time.perf_counter()
+            run(self.sm[0], self.config[0], self.warps, self.linked.instrs)
+            self.host_seconds += time.perf_counter() - begin
+            self._collect()
+            if S["status"] != QUANTUM or int(S["now"]) >= max_cycles:
+                return int(S["status"])
+
+    def shed(self) -> StreamingMultiprocessor:
+        """Drop the large arrays of a finished SM; what reports read stays."""
+        if self.sm["status"][0] == FINISHED:
+            for name in ("shared", "windows", "times", "staging", "local", "scratch", "versions", "touched"):
+                delattr(self, name)
+        return self
+
+    def _collect(self) -> None:
+        self.stalls += self._counters
+        self._counters[:] = 0
+
+
+def entry_registers(program: Program, machine: Machine) -> int:
+    """Registers a thread at launch: .maxnreg when given, else the program's count in allocation units."""
+    unit = int(machine.value("sm.register_unit"))
+    wanted = program.max_registers or program.registers
+    return -(-max(wanted, 1) // unit) * unit
+
+
+def occupancy(program: Program, machine: Machine, threads: int, shared_cta: int) -> int:
+    """Resident CTAs an SM by warps, threads, registers, shared memory and slots (0: does not fit)."""
+    warps = -(-threads // 32)
+    room = -(-warps // 4) * 4  # whole warpgroups, so that warp w of a CTA lives on sub-partition w mod 4
+    v = machine.value
+    limits = (
+        v("sm.ctas"),
+        v("sm.threads") // (room * 32),
+        v("sm.registers") // (entry_registers(program, machine) * warps * 32),
+        v("unit.smem.capacity_b") // shared_cta,
+    )
+    return int(min(limits))
+
+
+def shared_window(program: Program, machine: Machine, dynamic: int) -> int:
+    """Bytes of a CTA's shared window: the system's part, static and dynamic, in whole pages."""
+    unit = int(machine.value("unit.smem.unit_b"))
+    need = SHARED_BASE + program.shared_static + dynamic
+    return -(-need // max(unit, PAGE)) * max(unit, PAGE)
