@@ -121,7 +121,7 @@ def _choice(text: str, sets: dict[str, frozenset[str]]) -> Choice:
 
 
 _OPERAND = re.compile(
-    r"(?P<open>\{\s*,)|(?P<close>\})|(?P<sep>,)|\[(?P<addr>[^\]]*)\]|\{(?P<vec>[^{},]*)\}"
+    r"(?P<open>\{\s*,)|(?P<close>\})|(?P<sep>,)|\[(?P<addr>[^\]]*)\]|\{(?P<vec>[^{},!]*)\}"
     r"|(?:\{!\}|!)?(?P<plain>[\w-]+)(?:\s*\{?\|\s*(?P<second>[\w-]+)\}?)?"
 )
 _DESTINATIONS = re.compile(r"^(d\d*|p|q|r|state|waitComplete|pred)$")

@@ -238,8 +238,8 @@ class Lowering:
 
     def _instruction(self, instr: Instr) -> None:
         self.pos, self._role = instr.pos, instr.role
-        matched = match(instr, self)
         self._guard = self._guard_of(instr.guard)
+        matched = match(instr, self)
         matched.form.lower(self, matched)
 
     def _guard_of(self, guard: Guard | None) -> PredSource | None:

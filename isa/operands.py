@@ -80,6 +80,8 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
         if isinstance(node, Reg) and names.register(node.name) is None and names.special(node.name):
             return Special(node.name)
         raise OperandError(f"expected a special register, found {describe(node)}")
+    if isinstance(node, Vec) and len(node.items) == 1:  # ptxas reads {%r1} as %r1
+        node = _named(node.items[0], names)
     if destination and isinstance(node, Sink):
         return None
     if kind == "pred":

@@ -1,0 +1,123 @@
+"""The driver: kernels by name, caps and spills, listings, register counts beside those of ptxas."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from isa.assembler import assemble, target
+from isa.errors import AssemblyError
+from isa.listing import counts, listing
+
+SAXPY = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry saxpy(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)
+.reqntid 128, 1, 1
+{
+  .reg .pred %p<2>; .reg .b32 %r<6>; .reg .f32 %f<5>; .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [x];
+  ld.param.u64 %rd2, [y];
+  ld.param.f32 %f1, [a];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.s32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra DONE;
+  mul.wide.u32 %rd3, %r5, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.f32 %f2, [%rd4];
+  ld.global.f32 %f3, [%rd5];
+  fma.rn.f32 %f4, %f1, %f2, %f3;
+  st.global.f32 [%rd5], %f4;
+DONE:
+  ret;
+}
+"""
+
+
+def test_program_of_a_small_kernel():
+    program = assemble(text=SAXPY).program()
+    assert (program.name, program.target, program.block_hint) == ("saxpy", "sm_90a", (128, 1, 1))
+    assert [a.name for a in program.args] == ["x", "y", "a", "n"] and program.param_bytes == 24
+    assert program.micro_names[-1] == "EXIT"
+    assert "MOV" not in program.micro_names  # parameters are read where they are used
+    branch = program.instrs[program.micro_names.index("BRA")]
+    assert branch["target"] == branch["reconv"] == len(program.instrs) - 1
+    assert program.lines[0].line == 12 and not program.warnings
+
+
+def test_register_count_is_near_that_of_ptxas(ptxas):
+    accepted, _ = ptxas(SAXPY, "sm_90a")
+    assert accepted
+    assert assemble(text=SAXPY).program().registers <= 12  # ptxas 13.0 -v: "Used 12 registers"
+
+
+def test_listing_names_every_operation():
+    program = assemble(text=SAXPY).program()
+    lines = listing(program)
+    assert all(name in lines for name in program.micro_names)
+    assert "c[0x10]" in lines and "@P0" in lines
+    assert sum(counts(program).values()) == len(program.instrs)
+
+
+def test_kernels_by_name():
+    both = SAXPY + SAXPY[SAXPY.index(".visible") :].replace("saxpy", "other")
+    assembly = assemble(text=both)
+    assert list(assembly.programs) == ["saxpy", "other"]
+    with pytest.raises(KeyError, match="saxpy, other"):
+        assembly.program()
+    assert list(assemble(text=both, kernel="other").programs) == ["other"]
+
+
+def test_files_and_defines(tmp_path: Path):
+    file = tmp_path / "k.mptx"
+    file.write_text(".define N = 3\n" + SAXPY.replace("ret;", "mov.b32 %r1, N;\n st.global.b32 [%rd2], %r1;\n ret;"))
+    program = assemble(file, defines={"N": 1234}).program()
+    assert 1234 in program.const_bits
+    assert program.source[str(file)][0] == ".define N = 3"
+
+
+def many(count, directives=""):
+    """`count` loaded values, all live at once, then summed."""
+    loads = "\n".join(f"ld.global.u32 %r{i}, [%rd1+{4 * i}];" for i in range(count))
+    adds = "\n".join(f"add.u32 %r0, %r0, %r{i};" for i in range(1, count))
+    return (
+        f".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a)\n{directives}\n{{\n"
+        f".reg .b32 %r<{count}>; .reg .b64 %rd<2>;\nld.param.u64 %rd1, [a];\n{loads}\n{adds}\n"
+        "st.global.u32 [%rd1], %r0;\nret;\n}\n"
+    )
+
+
+@pytest.mark.parametrize(("count", "directives", "spilled"), [(60, "", 0), (60, ".maxnreg 40", 20), (280, "", 25)])
+def test_spills_are_reported(count, directives, spilled):
+    program = assemble(text=many(count, directives)).program()
+    assert program.registers == count
+    assert program.spilled == spilled
+    assert bool(program.warnings) == bool(spilled)
+
+
+def test_setmaxnreg_raises_the_cap_behind_it():
+    text = many(60, ".reqntid 128, 1, 1\n.maxnreg 40")
+    text = text.replace("ld.param", "setmaxnreg.inc.sync.aligned.u32 64;\nld.param", 1)
+    assert assemble(text=text).program().spilled == 0
+    low = assemble(text=text.replace("u32 64", "u32 32")).program()
+    assert low.spilled == 28 and "after setmaxnreg 32" in low.warnings[0]
+
+
+def test_findings_of_all_kernels_come_together():
+    broken = SAXPY.replace("mul.wide.u32 %rd3", "mul.wide.u32 %r3").replace("%f4, %f1", "%f9, %f1")
+    with pytest.raises(AssemblyError) as caught:
+        assemble(text=broken)
+    assert len(caught.value.diagnostics) == 2
+    assert re.search(r":18:3: error: .*\n .*mul.wide.u32", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"), [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_100a"), ("sm_90, debug", "sm_90")]
+)
+def test_targets(line, name):
+    assert target(line) == name
