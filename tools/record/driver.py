@@ -132,7 +132,9 @@ class Gpu:
     def _call(self, name: str, *args: Any) -> None:
         code = getattr(self._lib, name)(*args)
         if code:
-            raise CudaError(f"{name}: {code} {self._text('cuGetErrorName', code)}: {self._text('cuGetErrorString', code)}")
+            raise CudaError(
+                f"{name}: {code} {self._text('cuGetErrorName', code)}: {self._text('cuGetErrorString', code)}"
+            )
 
     def _text(self, function: str, code: int) -> str:
         text = c_char_p()
@@ -162,6 +164,11 @@ class Gpu:
         self._owned.append(address.value)
         self.write(address.value, array)
         return address.value
+
+    def free(self, address: int) -> None:
+        """Give device memory back before the end."""
+        self._call("cuMemFree_v2", address)
+        self._owned.remove(address)
 
     def write(self, address: int, array: np.ndarray) -> None:
         """Copy `array` (C-contiguous) to device memory at `address`."""
@@ -256,13 +263,14 @@ class Gpu:
         box: Sequence[int],
         swizzle: int = 0,
         l2_promotion: int = 128,
-        element_strides: Sequence[int] | None = None,
+        element_strides: Sequence[int] = (),
+        nan_fill: bool = False,
     ) -> bytes:
         """128 bytes of a tiled tensor map.
 
         `dims`, `box` and `element_strides` have the innermost dimension first; `strides` are bytes
         of the dimensions after the innermost; `dtype` is a key of `TENSOR_TYPES`; `swizzle` and
-        `l2_promotion` are bytes.  Elements out of bounds read as zero.
+        `l2_promotion` are bytes.  Elements out of bounds read as zero, or as NaN with `nan_fill`.
         """
         rank = len(dims)
         if len(strides) != rank - 1 or len(box) != rank:
@@ -283,6 +291,6 @@ class Gpu:
             0,  # CU_TENSOR_MAP_INTERLEAVE_NONE
             SWIZZLES[swizzle],
             L2_PROMOTIONS[l2_promotion],
-            0,  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+            int(nan_fill),  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE or _NAN_REQUEST_ZERO_FMA
         )
         return ctypes.string_at(aligned, TENSOR_MAP_BYTES)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
-_PARAM = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?(\.\w+)((?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$%]+)(?:\[(\d+)\])?")
+_PARAM = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?(\.\w+)((?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$%]+)(?:\[(\d+)\])?"
+)
 _REQNTID = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 SCALARS = {

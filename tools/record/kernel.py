@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from programs.tensormap import TensorMap
 from tools.record.driver import Gpu
 from tools.record.entry import Entry, entries, scalar_bytes
 from tools.record.instrument import WORDS, SmTimes, with_clocks
@@ -49,8 +50,7 @@ CLOCK_NANOSECONDS = 20_000_000
 class Launch:
     """What to launch: PTX text, geometry and arguments in the order of the kernel's parameters.
 
-    Arguments are NumPy arrays (updated in place from the device after the run), scalars, or objects
-    with the fields of a tensor map (see `encode`).
+    Arguments are NumPy arrays (updated in place from the device after the run), scalars, or tensor maps.
     """
 
     text: str
@@ -71,7 +71,6 @@ class Run:
     clock_mhz: tuple[float, float]  # before and after
     attributes: dict[str, int]
     ptxas_log: str = ""
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def assemble(text: str, arch: str = "sm_90a") -> tuple[bytes, str]:
@@ -82,7 +81,9 @@ def assemble(text: str, arch: str = "sm_90a") -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "k.ptx"), Path(folder, "k.cubin")
         source.write_text(text)
-        done = subprocess.run([ptxas, f"-arch={arch}", "-v", "-o", str(cubin), str(source)], capture_output=True, text=True)
+        done = subprocess.run(
+            [ptxas, f"-arch={arch}", "-v", "-o", str(cubin), str(source)], capture_output=True, text=True
+        )
         if done.returncode:
             raise RuntimeError(f"ptxas failed:\n{done.stderr}")
         return cubin.read_bytes(), done.stderr.strip()
@@ -93,7 +94,9 @@ def sm_clock_mhz(gpu: Gpu) -> float:
     result = np.zeros(2, np.uint64)
     function = gpu.function(gpu.load(CLOCK_PTX.encode()), "sm_clock")
     address = gpu.upload(result)
-    gpu.launch(function, (1, 1, 1), (1, 1, 1), 0, [np.uint64(address).tobytes(), np.uint64(CLOCK_NANOSECONDS).tobytes()])
+    gpu.launch(
+        function, (1, 1, 1), (1, 1, 1), 0, [np.uint64(address).tobytes(), np.uint64(CLOCK_NANOSECONDS).tobytes()]
+    )
     gpu.synchronize()
     gpu.read(address, result)
     return 1e3 * int(result[0]) / max(int(result[1]), 1)
@@ -118,7 +121,7 @@ class _Arguments:
     def _encode(self, parameter: Any, value: Any) -> bytes:
         if isinstance(value, np.ndarray):
             return np.uint64(self._address(value)).tobytes()
-        if hasattr(value, "box"):
+        if isinstance(value, TensorMap):
             return encode(self._gpu, value, self._address(value.array))
         return scalar_bytes(parameter, value)
 
@@ -128,8 +131,8 @@ class _Arguments:
             self._gpu.read(address, array)
 
 
-def encode(gpu: Gpu, tensor_map: Any, address: int) -> bytes:
-    """The 128 bytes of a `TensorMap` (fields array, dtype, dims, strides, box, swizzle)."""
+def encode(gpu: Gpu, tensor_map: TensorMap, address: int) -> bytes:
+    """The driver's 128 bytes of a `programs.tensormap.TensorMap` over device memory at `address`."""
     return gpu.tensor_map(
         address,
         tensor_map.dtype,
@@ -137,6 +140,8 @@ def encode(gpu: Gpu, tensor_map: Any, address: int) -> bytes:
         tensor_map.strides,
         tensor_map.box,
         tensor_map.swizzle,
+        element_strides=tensor_map.element_strides,
+        nan_fill=tensor_map.fill == "nan",
     )
 
 

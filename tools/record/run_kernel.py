@@ -48,15 +48,16 @@ NCU_METRICS = (
 class Job:
     """One thing to run.
 
-    `problem` names a shipped program, `options` are its problem's keywords; or `bench` names a
-    calibration family (`only` filters rows by name).  `ptx` is a file; `repeat` the timed
-    launches; `save` keeps the outputs.
+    `problem` names a shipped program, `options` and `defines` are those that its PTX (the file `ptx`)
+    was exported with; or `bench` names a calibration family (`only` filters its rows).  `repeat` counts
+    the timed launches, `clocks` adds the build with clock readings, `save` keeps the arrays.
     """
 
     name: str
     ptx: str = ""
     problem: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    defines: dict[str, Any] = field(default_factory=dict)
     bench: str = ""
     only: str = ""
     repeat: int = 10
@@ -69,23 +70,25 @@ def run_problem(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
     """Launch a shipped program on its problem and compare with the float64 reference."""
     from tools.record.problems import launch_of
 
-    launch, check = launch_of(job.problem, job.options, Path(job.ptx).read_text())
+    text = Path(job.ptx).read_text()
+    sms = int(gpu.properties()["multiprocessors"])
+    launch, check, arrays = launch_of(job.problem, text, sms, job.options, job.defines)
     done = run(gpu, launch, job.repeat, job.clocks)
     if job.save:
-        np.savez(out / f"{job.name}.npz", **{n: a for n, a in _arrays(launch).items()})
+        np.savez(out / f"{job.name}.npz", **{name: _plain(array) for name, array in arrays.items()})
     return {"launch": _geometry(launch), **_facts(done), "check": check()}
 
 
-def run_bench(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
-    """Run a family of the calibration suite on the GPU: rows of model-free measured values."""
-    from tools.record.bench import measure
+def run_bench(gpu: Gpu, job: Job) -> dict[str, Any]:
+    """Run a family of the calibration suite on the GPU."""
+    from tools.record.bench import measure_family
 
-    return {"rows": measure(gpu, job.bench, job.only, job.repeat)}
+    return {"rows": measure_family(gpu, job.bench, job.only, job.repeat)}
 
 
-def _arrays(launch: Launch) -> dict[str, np.ndarray]:
-    arrays = [a.array if hasattr(a, "box") else a for a in launch.args]
-    return {f"arg{i}": a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Types that NumPy itself does not have (bf16, fp8) as the bits that they are."""
+    return array if array.dtype.kind in "biuf" else array.view(f"u{array.itemsize}")
 
 
 def _geometry(launch: Launch) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def run_one(job: Job, out: Path) -> dict[str, Any]:
     """One job in this process."""
     with Gpu() as gpu:
         facts = {"device": gpu.properties()}
-        return facts | (run_bench(gpu, job, out) if job.bench else run_problem(gpu, job, out))
+        return facts | (run_bench(gpu, job) if job.bench else run_problem(gpu, job, out))
 
 
 def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+"""The whole suite: families of benchmarks, and the measured rows that they reproduce."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tools.calibrate.bench import Bench
+
+MEASURED = Path(__file__).with_name("measured.csv")
+
+FAMILIES = {
+    "alu": "tools.calibrate.alu",
+    "shared": "tools.calibrate.shared_memory",
+    "barriers": "tools.calibrate.barriers",
+    "tma": "tools.calibrate.tma",
+    "wgmma": "tools.calibrate.wgmma",
+    "mixed": "tools.calibrate.mixed",
+}
+
+
+def measured() -> dict[tuple[str, str], float]:
+    """(name, parameters) -> the value on the card."""
+    with MEASURED.open() as file:
+        lines = [line for line in file if not line.startswith("#")]
+    return {(row["name"], row["params"]): float(row["value"]) for row in csv.DictReader(lines)}
+
+
+def benches(family: str) -> Iterator[Bench]:
+    """The family's benchmarks, with the rows that were measured; those without any are left out."""
+    known = measured()
+    for bench in importlib.import_module(FAMILIES[family]).benches():
+        rows = tuple(row for row in bench.rows if (row.name, row.params) in known)
+        if rows:
+            yield replace(bench, rows=rows)

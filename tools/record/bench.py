@@ -1,0 +1,77 @@
+"""The calibration suite on a GPU: the same kernels, launched through the driver."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import numpy as np
+
+from tools.calibrate.bench import Bench, measure
+from tools.calibrate.suite import benches
+from tools.record.driver import CudaError, Gpu
+from tools.record.kernel import assemble
+
+
+class _Launcher:
+    """Runs benchmarks; a kernel's text is assembled once."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._functions: dict[str, Any] = {}
+
+    def __call__(self, bench: Bench, turns: int) -> np.ndarray:
+        if bench.text not in self._functions:
+            module = self._gpu.load(assemble(bench.text)[0])
+            self._functions[bench.text] = self._gpu.function(module, "bench", bench.shared)
+        table = np.zeros((bench.warps, bench.slots), np.uint64)
+        out, data = self._gpu.upload(table), self._gpu.upload(bench.data)
+        parameters = [np.uint64(out).tobytes(), np.uint64(data).tobytes(), np.uint32(turns).tobytes()]
+        if bench.box is not None:
+            parameters.append(self._map(bench))
+        self._gpu.launch(self._functions[bench.text], (1, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters)
+        self._gpu.synchronize()
+        self._gpu.read(out, table)
+        self._gpu.free(out)
+        self._gpu.free(data)
+        return table
+
+    def _map(self, bench: Bench) -> bytes:
+        box = bench.box
+        assert box is not None
+        matrix = self._gpu.upload(box.array())
+        return self._gpu.tensor_map(
+            matrix, "f16", (box.columns, box.rows), (2 * box.columns,), (box.box_columns, box.box_rows), box.swizzle
+        )
+
+
+def measure_family(gpu: Gpu, family: str, only: str = "", repeat: int = 3) -> list[dict[str, Any]]:
+    """Rows of a family (those whose name or parameters contain `only`): median, least and most of `repeat`.
+
+    The rows before a failing call are kept; the failure is the last row.
+    """
+    launcher = _Launcher(gpu)
+    rows: list[dict[str, Any]] = []
+    for bench in benches(family):
+        wanted = [row for row in bench.rows if only in f"{row.name} {row.params}"]
+        if not wanted:
+            continue
+        try:
+            seen = [dict((id(row), value) for row, value in measure(bench, launcher)) for _ in range(repeat)]
+        except (CudaError, RuntimeError) as error:
+            rows.append({"name": wanted[0].name, "params": wanted[0].params, "error": str(error)[-1500:]})
+            if isinstance(error, CudaError):  # the context may be lost
+                break
+            continue
+        for row in wanted:
+            values = [values[id(row)] for values in seen]
+            rows.append(
+                {
+                    "name": row.name,
+                    "params": row.params,
+                    "value": statistics.median(values),
+                    "min": min(values),
+                    "max": max(values),
+                }
+            )
+    return rows

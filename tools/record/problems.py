@@ -1,0 +1,32 @@
+"""Shipped programs as launches: arguments and check come from `programs`, the PTX from an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import programs
+from tools.record.entry import entries
+from tools.record.kernel import Launch
+
+
+def launch_of(
+    name: str, text: str, sms: int, options: dict[str, Any], defines: dict[str, Any], seed: int = 0
+) -> tuple[Launch, Callable[[], dict[str, Any]], dict[str, np.ndarray]]:
+    """The launch of a program's problem, its check (call it when the outputs are back), all arrays by name.
+
+    `text` is the program's PTX, exported with the same options and defines.
+    """
+    problem = programs.find(name).from_options(defines=defines, **options)
+    inputs = problem.make_inputs(seed)
+    start = problem.launch(inputs, sms)
+    kernel = entries(text)[0].name
+
+    def check() -> dict[str, Any]:
+        return asdict(problem.check({n: start.arrays[n] for n in problem.outputs}, inputs))
+
+    launch = Launch(text, kernel, start.grid, start.block, start.args, start.shared_bytes)
+    return launch, check, start.arrays
