@@ -60,6 +60,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from isa.micro import Micro
@@ -215,6 +216,7 @@ def instruction(
     return wrap
 
 
+@cache
 def load() -> None:
     """Import every family once, in name order, so that numbering is the same everywhere."""
     package = importlib.import_module("isa.ops")

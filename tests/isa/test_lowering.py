@@ -63,7 +63,8 @@ def test_variables_and_parameters():
         mov.b64 %rd1, b; ld.param.u64 %rd2, [a]; ld.param.u32 %r1, [b+4]; mov.u64 %rd3, table;
         ret;
         """,
-        ".extern .shared .align 128 .b8 dynamic[];\n.shared .b8 tile[5];\n.global .u32 pad = 7;\n.global .u64 table[2] = {1, 2};",
+        ".extern .shared .align 128 .b8 dynamic[];\n.shared .b8 tile[5];\n"
+        ".global .u32 pad = 7;\n.global .u64 table[2] = {1, 2};",
         ".param .u32 c, .param .u64 a, .param .align 64 .b8 b[128]",
     )
     sources = [op.sources[0] for op in code.ops[:-1]]

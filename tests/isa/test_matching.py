@@ -46,7 +46,8 @@ def test_template():
     compiled = template(form(line, sem=(".acquire", ".relaxed"), scope=("cta", "cluster")))
     assert [sorted(c.members) for c in compiled.required] == [["try_wait"], ["b64"]]
     assert [(s.name, s.shape, s.destination, s.group) for s in compiled.slots] == [
-        ("p", "plain", True, -1), ("addr", "addr", False, -1), ("phase", "plain", False, -1), ("hint", "plain", False, 0)
+        ("p", "plain", True, -1), ("addr", "addr", False, -1),
+        ("phase", "plain", False, -1), ("hint", "plain", False, 0),
     ]  # fmt: skip
     assert compiled.counts() == [3, 4]
     chosen = match_qualifiers(compiled, ("try_wait", "relaxed", "shared::cta", "cluster", "parity", "b64"))

@@ -32,10 +32,10 @@ def names(code):
     return [o.micro.name for o in code.ops]
 
 
-def text(body, declarations=""):
+def text(body):
     return (
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n"
-        f".reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<20>; {declarations}\nld.param.u64 %rd0, [a];\n{body}\nret;\n}}\n"
+        f".reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<20>;\nld.param.u64 %rd0, [a];\n{body}\nret;\n}}\n"
     )
 
 
