@@ -23,16 +23,16 @@ def find_ptxas() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[bool, str]]:
-    """`assemble(text, arch) -> (accepted, messages)`: NVIDIA's assembler on PTX text."""
+def ptxas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[bool, str]]:
+    """`assemble(text, arch, *flags) -> (accepted, messages)`: NVIDIA's assembler on PTX text."""
     program = find_ptxas()
     if program is None:
         pytest.skip("no ptxas: install nvidia-cuda-nvcc")
     source = tmp_path_factory.mktemp("ptxas") / "kernel.ptx"
 
-    def assemble(text: str, arch: str) -> tuple[bool, str]:
+    def assemble(text: str, arch: str, *flags: str) -> tuple[bool, str]:
         source.write_text(text)
-        command = [program, f"-arch={arch}", "-o", str(source.with_suffix(".cubin")), str(source)]
+        command = [program, *flags, f"-arch={arch}", "-o", str(source.with_suffix(".cubin")), str(source)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         return result.returncode == 0, result.stdout + result.stderr
 

@@ -85,8 +85,6 @@ HALVES = np.zeros((8, 64), np.float16)
         (np.zeros((0, 64), np.float16), (64, 8), 128, (), "array sizes"),
     ],
 )
-def test_limits(
-    array: np.ndarray, box: tuple[int, ...], swizzle: int, axes: tuple[int, ...], message: str
-) -> None:
+def test_limits(array: np.ndarray, box: tuple[int, ...], swizzle: int, axes: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TensorMap(array, box, swizzle, axes)
