@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from isa.expressions import (
     truth,
 )
 from isa.parser import parse
+from isa.sources import Sources
 from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Module, Pos, Reg, Stmt, Sym, VarDecl
 from isa.tree import At
 
@@ -41,12 +43,17 @@ def expand(text: str, file: str, defines: Defines | None = None, search_path: It
     then in `search_path`.  `Module.defines` holds every define with its value; each of them can
     be overridden.  Raises AssemblyError.
     """
-    expander = _Expander(file, dict(defines or {}), [Path(p) for p in search_path])
+    sources = Sources(text, file, search_path)
     try:
-        return expander.run(text)
+        overrides = {name: read_constant(value) for name, value in (defines or {}).items()}
+        sources.check_defines(overrides)
+        return _Expander(sources, overrides).run()
     except AssemblyError as error:
-        error.diagnostics = [expander.quoted(d) for d in error.diagnostics]
+        error.diagnostics = [sources.quoted(d) for d in error.diagnostics]
         raise
+    except RecursionError:
+        message = "blocks or parentheses are nested too deeply"
+        raise AssemblyError([Diagnostic(Pos(file, 1, 1), message)]) from None
 
 
 def read_constant(value: Constant) -> Constant:
@@ -64,15 +71,14 @@ def read_constant(value: Constant) -> Constant:
 class _Expander:
     """Walks the raw tree and appends statements to `out`."""
 
-    def __init__(self, file: str, overrides: dict[str, Constant], search_path: list[Path]) -> None:
-        self.file = file
-        self.overrides = {name: read_constant(value) for name, value in overrides.items()}
-        self.search_path = search_path
+    def __init__(self, sources: Sources, overrides: Defines) -> None:
+        self.sources = sources
+        self.file = sources.main.file
+        self.overrides = overrides
         self.scope = Scope()
         self.macros: dict[str, tuple[tree.Macro, str]] = {}
         self.defines: dict[str, Constant] = {}
         self.header: dict[str, str] = {}
-        self.sources: dict[str, tree.Source] = {}
         self.out: list[Any] = []
         self.inside_kernel = False
         self.role = ""
@@ -81,10 +87,8 @@ class _Expander:
         self.count = self.labels = self.depth = 0
         self.shorthands: dict[str, shorthand.Shorthand | None] = {}
 
-    def run(self, text: str) -> Module:
-        source = self.sources[self.file] = parse(text, self.file)
-        self.check_overrides(source)
-        self.statements(source.body)
+    def run(self) -> Module:
+        self.statements(self.sources.main.body)
         for kind in ("version", "target"):
             if kind not in self.header:
                 example = "9.0" if kind == "version" else "sm_90a"
@@ -100,43 +104,6 @@ class _Expander:
 
     def error(self, at: At, message: str, hint: str = "") -> AssemblyError:
         return AssemblyError([Diagnostic(self.pos(at), message, hint)])
-
-    def quoted(self, diagnostic: Diagnostic) -> Diagnostic:
-        """With the author's line, for the caret."""
-        source = self.sources.get(diagnostic.pos.file)
-        lines = source.lines if source else []
-        if diagnostic.source or not 0 < diagnostic.pos.line <= len(lines):
-            return diagnostic
-        return replace(diagnostic, source=lines[diagnostic.pos.line - 1])
-
-    def check_overrides(self, source: tree.Source) -> None:
-        """Every given define must be one of the program or of the files that it includes."""
-        known: dict[str, None] = {}
-        waiting, seen = [source], {source.file}
-        while waiting and self.overrides:
-            current = waiting.pop()
-            for raw in tree.walk(current.body):
-                if isinstance(raw, tree.Define):
-                    known[raw.name] = None
-                elif isinstance(raw, tree.Include) and (path := self.find(raw.path, current.file)) not in seen:
-                    seen.add(path)
-                    waiting += [self.load(path)] if path else []
-        unknown = sorted(self.overrides.keys() - known)
-        listed = f"the program's defines: {', '.join(known) or 'none'}"
-        if unknown:
-            start = Pos(self.file, 1, 1)
-            messages = [(f"the program has no define '{name}'", nearest(name, known) or listed) for name in unknown]
-            raise AssemblyError([Diagnostic(start, message, hint) for message, hint in messages])
-
-    def find(self, include: str, file: str) -> str:
-        """The file that `file` means by `include`, or an empty string."""
-        places = [Path(file).parent, *self.search_path]
-        return next((str(place / include) for place in places if (place / include).is_file()), "")
-
-    def load(self, path: str) -> tree.Source:
-        if path not in self.sources:
-            self.sources[path] = parse(Path(path).read_text(encoding="utf-8"), path)
-        return self.sources[path]
 
     # ---- statements ----
 
@@ -300,15 +267,16 @@ class _Expander:
         if not truth(raw.test, self.scope):
             names = dict.fromkeys(_names(raw.test))
             shown = ", ".join(f"{name} = {value}" for name in names if (value := self.scope.find(name)) is not None)
-            raise self.error(raw.at, raw.message or "the assertion does not hold", shown and f"here {shown}")
+            message = re.sub(r"\{(\w+)\}", lambda m: f"{self.scope.find(m[1])}", raw.message or "")
+            raise self.error(raw.at, message or "the assertion does not hold", shown and f"here {shown}")
 
     def include(self, raw: tree.Include) -> None:
-        path = self.find(raw.path, self.file)
+        path = self.sources.find(raw.path, self.file)
         if not path:
-            looked = ", ".join(str(place) for place in (Path(self.file).parent, *self.search_path))
+            looked = ", ".join(map(str, self.sources.places(self.file)))
             raise self.error(raw.at, f"cannot find the include '{raw.path}'", f"looked in {looked}")
         with self.nested(raw.at, f"the include '{raw.path}'"):
-            source = self.load(path)
+            source = self.sources.load(path)
             self.via = (Pos(self.file, *raw.at), *self.via)
             self.file = path
             self.statements(source.body)
