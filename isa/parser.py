@@ -108,6 +108,12 @@ class _Builder:
         pos = Pos(self.file, *self.at(token))
         return [Diagnostic(pos, message, hint, _line(self.whole, pos.line))]
 
+    def identifier(self, token: Token) -> str:
+        """A name of the assembler layer: letters, digits, `_` and `$`."""
+        if not re.fullmatch(r"[\w$]+", token) or token == "_":
+            raise AssemblyError(self.finding(token, f"'{token}' is not a name", "use letters, digits and _"))
+        return str(token)
+
     def reject_function(self, token: Token) -> Token:
         """`.func` needs a calling convention, which no emulated kernel has."""
         hint = "inline the body, or write it as a .macro"
@@ -215,10 +221,10 @@ class _Builder:
     # ---- the assembler layer ----
 
     def define(self, children: list[Any]) -> tree.Define:
-        return tree.Define(str(children[1]), children[3], self.at(children[1]))
+        return tree.Define(self.identifier(children[1]), children[3], self.at(children[1]))
 
     def let(self, children: list[Any]) -> tree.Let:
-        return tree.Let(str(children[1]), children[3], self.at(children[1]))
+        return tree.Let(self.identifier(children[1]), children[3], self.at(children[1]))
 
     def assertion(self, children: list[Any]) -> tree.Assert:
         message = next((_text(c) for c in children[2:] if isinstance(c, Token) and c.type == "STRING"), "")
@@ -231,7 +237,7 @@ class _Builder:
         return tree.Role(_text(children[1]), self.at(children[0]))
 
     def loop(self, children: list[Any]) -> tree.For:
-        return tree.For(str(children[1]), children[3], children[4], self.at(children[0]))
+        return tree.For(self.identifier(children[1]), children[3], children[4], self.at(children[0]))
 
     def conditional(self, children: list[Any]) -> tree.If:
         arms = ((children[1], children[2]), *children[3:])
@@ -246,10 +252,10 @@ class _Builder:
     def macro(self, children: list[Any]) -> tree.Macro:
         name = children[1]
         params = tuple(c for c in children if isinstance(c, tuple))
-        return tree.Macro(str(name), params, children[-1], self.at(name))
+        return tree.Macro(self.identifier(name), params, children[-1], self.at(name))
 
     def macro_param(self, children: list[Any]) -> tuple[str, Expr | None]:
-        return (str(children[0]), children[2] if len(children) == 3 else None)
+        return (self.identifier(children[0]), children[2] if len(children) == 3 else None)
 
     # ---- operands and expressions ----
 

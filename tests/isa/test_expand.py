@@ -336,6 +336,11 @@ def test_a_module_is_complete(text: str, message: str) -> None:
         expand(text, "x")
 
 
+def test_deep_nesting_is_an_error() -> None:
+    with pytest.raises(AssemblyError, match="nested too deeply"):
+        value("(" * 5000 + "1" + ")" * 5000)
+
+
 def test_a_file_that_includes_itself_ends(tmp_path: Path) -> None:
     file = tmp_path / "loop.mptx"
     file.write_text('.include "loop.mptx"\n')

@@ -6,6 +6,8 @@ import logging
 from importlib.resources import files
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lark import Lark, logger
 
 from isa import tree
@@ -126,6 +128,35 @@ def test_a_body_may_follow_a_performance_directive_without_values() -> None:
     assert isinstance(kernel, tree.RawKernel) and kernel.performance[0].name == "explicitcluster"
 
 
+def test_long_names_are_read_in_linear_time() -> None:
+    assert first("a" * 5000 + " %r1;").opcode == "a" * 5000
+
+
+SAMPLE = """.define N = 4
+.entry k(.param .u64 p) .maxntid N*32 {
+    .reg .b32 %r<N>; .for i in (0, N) { @%p{i} add.s32 %r{i}, %r1, N - 1; }
+L:  st.v2.b32 [%r0 + 4], {%r1, 0f3F800000}; // done
+}
+"""
+SCRAPS = st.sampled_from(
+    [*'{}()[];,:%@!=.|"\n', "..", "::", "%r1", ".for", ".if", ".let", "0x", "1.5", "/*", "//", "N", ""]
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(SAMPLE)), st.integers(0, 4), SCRAPS), min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_damaged_text_is_read_or_explained(edits: list[tuple[int, int, str]]) -> None:
+    text = SAMPLE
+    for start, length, scrap in edits:
+        text = text[:start] + scrap + text[start + length :]
+    try:
+        parse(text, "x")
+    except AssemblyError as error:
+        for finding in error.diagnostics:
+            assert finding.message
+            assert 1 <= finding.pos.line <= len(text.splitlines()) + 1
+
+
 IN_KERNEL = ".entry k() {\n"
 MESSAGES = {
     # a program, the place, a part of the message, a part of the hint
@@ -143,6 +174,7 @@ MESSAGES = {
     "bra `; }": ((2, 5), "unexpected character '`'", ""),
     "mov.b32 %r{1, 2}, 3; }": ((2, 13), "expected the end of the expression, found ','", ""),
     "@%p1 %r3; }": ((2, 6), "expected a name, found '%r3'", ""),
+    ".let a.b = 1 }": ((2, 6), "'a.b' is not a name", "letters"),
     ".if (x { ret; } }": ((2, 8), "expected ',' or ')', found '{'", ""),
 }
 
