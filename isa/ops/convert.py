@@ -26,7 +26,7 @@ HOPPER = ("sm_90", "sm_90a", "sm_100a")
 # ---- f32 -> f16, bf16 ----------------------------------------------------------------------------------
 
 
-def _truncated_f16(v: VectorBuilder, x: Any) -> Any:
+def truncated_f16(v: VectorBuilder, x: Any) -> Any:
     """f32 lanes truncated to values that f16 holds exactly; finite overflow becomes the largest finite value."""
     bits_, size = v.bits(x, "u32"), v.fabs(x)
     normal = v.bits(v.and_(bits_, v.const(0xFFFFE000)), "f32")
@@ -47,7 +47,7 @@ def _f16_pair(v: VectorBuilder, low: Any, high: Any, mode: str) -> Any:
     halves = []
     for x in (low, high):
         x = nan32(v, x)  # 0x7fffffff becomes 0x7fff, truncated or not
-        halves.append(v.ftrunc(x if mode == "rn" else _truncated_f16(v, x), "f16"))
+        halves.append(v.ftrunc(x if mode == "rn" else truncated_f16(v, x), "f16"))
     return v.pair(*halves)
 
 
