@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.api import launch, load
 from emu.machine import Machine
+from emu.memory_map import LaunchError
 from emu.result import Numerics, Problem, Result
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ def solve(
 ) -> Result:
     """Run `problem` on `machine` with `inputs` (default: random ones, seed 0) and check the outputs.
 
+    Raises AssemblyError, and LaunchError when the problem's defines or sizes do not fit.
     `tensor_utilization` counts the problem's own operations; padding and masked work do not.
     """
-    arrays = problem.make_inputs(0) if inputs is None else dict(inputs)
-    start = problem.launch(arrays, sms=int(machine.value("chip.sms")))
     kernel = load(problem.kernel_path, defines=problem.defines)
+    arrays = problem.make_inputs(0) if inputs is None else dict(inputs)
+    try:
+        start = problem.launch(arrays, sms=int(machine.value("chip.sms")))
+    except (ValueError, ArithmeticError) as error:
+        raise LaunchError(f"{problem.kernel} cannot be launched with these defines: {error}") from error
     result = launch(
         kernel,
         machine=machine,

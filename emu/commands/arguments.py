@@ -56,10 +56,10 @@ def read_arguments(names: Sequence[str], specs: Sequence[str]) -> tuple[list[Any
 
 def read_value(name: str, spec: str) -> Any:
     """An array or a scalar."""
-    if spec.endswith(".npy"):
-        return np.load(spec, allow_pickle=False)
     head, _, rest = spec.partition(":")
     try:
+        if spec.endswith(".npy"):
+            return np.load(spec, allow_pickle=False)
         if head in FILLS:
             return _filled(head, rest)
         dtype = DTYPES[rest]

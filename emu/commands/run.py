@@ -6,6 +6,7 @@ The machine itself is imported only when something runs, so that help and usage 
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -122,6 +123,8 @@ def own_inputs(file: str, problem: Problem) -> dict[str, Any]:
 
     if not isinstance(problem, Adopts):
         raise click.UsageError(f"{problem.kernel} takes no --inputs")
+    if Path(file).exists() and not zipfile.is_zipfile(file):
+        raise click.UsageError(f"--inputs {file}: not an .npz file")
     with np.load(file, allow_pickle=False) as arrays:
         return problem.adopt({name: arrays[name] for name in arrays})
 

@@ -353,6 +353,28 @@ def test_own_inputs_must_fit(warpsmith, launches, tmp_path):
     assert got.code == 2 and "input q must have shape" in " ".join(got.err.split())
 
 
+def test_inputs_must_be_an_npz_file(warpsmith, launches, kernel):
+    got = warpsmith("run", "fa3", "--seqlen", "128", "--inputs", kernel)
+    assert got.code == 2 and "not an .npz file" in " ".join(got.err.split())
+
+
+def test_defines_that_do_not_fit_the_launch(warpsmith, launches, monkeypatch):
+    monkeypatch.setattr("emu.solve.load", lambda *_, **__: None)
+    got = warpsmith("run", "vector_add", "-D", "BLOCK=0")
+    assert got.code == 2 and "cannot be launched with these defines" in got.err
+
+
+def test_arrays_from_files(warpsmith, launches, kernel, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.int32))
+    got = warpsmith("run", kernel, "--grid", "1", "--arg", f"x={tmp_path / 'x.npy'}", "--arg", "n=0x10:s32")
+    assert got.code == 0, got.err
+    x, n = launches[0]["args"]
+    np.testing.assert_array_equal(x, np.arange(4))
+    assert n == 16
+    (tmp_path / "y.npy").write_text("nothing")
+    assert warpsmith("run", kernel, "--grid", "1", "--arg", f"x={tmp_path / 'y.npy'}").code == 2
+
+
 def test_wrong_numbers_are_a_finding(warpsmith, launches, monkeypatch):
     monkeypatch.setattr("emu.solve.load", lambda *_, **__: None)
     got = warpsmith("run", "softmax", "--rows", "8", "--cols", "32")
