@@ -12,6 +12,7 @@ Integers: a sum of 32 products is below 2^24, hence exact in float32; it is adde
 clamped once with satfinite.
 """
 
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -23,7 +24,6 @@ from emu.llvm import (
     I32,
     I64,
     call,
-    ir,
     load,
     offset,
     pick,
@@ -144,9 +144,8 @@ def _order_block(typing, rows, offsets):
 
     def emit(ctx, b, sig, args):
         rows, offsets = args
-        at = b.shl(
-            b.zext(load(b, rows, vector(I16, 4), 2), vector(I32, 4)), splat(vector(I32, 4), ROW.bit_length() - 1)
-        )
+        i32x4 = vector(I32, 4)
+        at = b.mul(b.zext(load(b, rows, vector(I16, 4), 2), i32x4), splat(i32x4, ROW))
         for half in (0, 1):
             store(b, pick(b, at, [2 * half, 2 * half + 1]), offset(b, offsets, HALF_OFFSETS * half), 8)
         return ctx.get_dummy_value()
@@ -285,7 +284,18 @@ def _store_wide(f16_d, satfinite, nd, window, rows, wide, zero):
 
 
 @njit(error_model="numpy")
-def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, scratch):
+def wgmma(
+    word: int,
+    windows: int,
+    lists: int,
+    nd: int,
+    smem: int,
+    smem_bytes: int,
+    desc_a: int,
+    desc_b: int,
+    scale_d: int,
+    scratch: int,
+) -> int:
     """One wgmma.mma_async of a warpgroup: D = A * B (+ D if scale_d).  Returns OK or a fault code.
 
     word: the wgmma word (docs/architecture.md, section 3).  windows: address of 4 int64, the warps'
@@ -321,14 +331,15 @@ def wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scale_d, s
         d_window = wide if f16_d or integer else window
         if f16_d and scale_d:
             _load_wide(nd, window, lists, wide)
+        panel = panel_a + 2 * warp * k * 32
+        for half in range(2 if from_registers else 0):  # before D is written: it may hold A
+            low, high = ld16(a_rows + 2 * half), ld16(a_rows + 2 * half + 4)
+            convert_fragment(kind_a, k, window + ROW * low, window + ROW * high, raw, panel + half * k * 32)
+        if negate:
+            negate_panel(2 * k, panel)
         for half in range(2):
-            panel = panel_a + (2 * warp + half) * k * 32
-            if from_registers:
-                low, high = ld16(a_rows + 2 * half), ld16(a_rows + 2 * half + 4)
-                convert_fragment(kind_a, k, window + ROW * low, window + ROW * high, raw, panel)
-            if negate:
-                negate_panel(k, panel)
-            _multiply(n, k, panel, spread, panel_b, d_window, offsets + HALF_OFFSETS * half, c_zero)
+            a, d = panel + half * k * 32, offsets + HALF_OFFSETS * half
+            _multiply(n, k, a, spread, panel_b, d_window, d, c_zero)
         if f16_d or integer:
             _store_wide(f16_d, word >> 22 & 1, nd, window, lists, wide, zero)
     return OK

@@ -8,10 +8,11 @@ Layouts: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout" and
 Format"; swizzles act on absolute shared-memory address bits.
 """
 
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from emu.llvm import F16, F32, I8, I16, I32, I64, call, ir, load, offset, pick, shuffle, splat, store, vector
+from emu.llvm import F16, F32, I8, I16, I32, I64, call, load, offset, pick, shuffle, splat, store, vector
 
 KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8 = range(7)
 KINDS = range(7)
@@ -81,7 +82,7 @@ def _group_offsets(typing, table, first, row, half, base, mask):
 
 
 @njit(error_model="numpy")
-def chunk_offsets(desc, mn_major, groups, table):
+def chunk_offsets(desc: int, mn_major: int, groups: int, table: int) -> int:
     """Locate an operand: every group of 8 rows (columns) is 16 chunks of 16 bytes.
 
     K-major: chunk t is row t % 8, bytes 16 * (t // 8) of its 32 bytes of K.  MN-major: chunk t is k = t,
@@ -211,7 +212,7 @@ def _convert_mn_major(typing, kind, panel, smem, table):
 
 
 @njit(error_model="numpy")
-def convert_panel(kind, mn_major, groups, k, smem, table, raw, panel):
+def convert_panel(kind: int, mn_major: int, groups: int, k: int, smem: int, table: int, raw: int, panel: int) -> None:
     """Convert the chunks listed at `table` (see chunk_offsets) to a panel of `groups` x k x 8 float32.
 
     raw: 256 bytes of work space, 32-byte aligned.
@@ -227,7 +228,7 @@ def convert_panel(kind, mn_major, groups, k, smem, table, raw, panel):
 
 
 @njit(error_model="numpy")
-def convert_fragment(kind, k, low, high, raw, panel):
+def convert_fragment(kind: int, k: int, low: int, high: int, raw: int, panel: int) -> None:
     """Convert 8 rows of A held in registers: row `low` is the first half of K, row `high` the second.
 
     `low` and `high` are addresses (PTX ISA, wgmma register fragments of A: registers 0 and 2 are rows
@@ -252,7 +253,7 @@ def _negate_values(typing, panel):
 
 
 @njit(error_model="numpy")
-def negate_panel(steps, panel):
+def negate_panel(steps: int, panel: int) -> None:
     """Flip the sign of every value of a panel of `steps` x 8 float32."""
     for i in range(steps):
         _negate_values(panel + 32 * i)

@@ -327,11 +327,41 @@ def test_operand_that_ends_with_shared_memory():
     """The last byte may be used, and one chunk less is a fault that changes nothing."""
     case = Case(n=8, desc_b=descriptor(32768, sbo=1024, mode=SW128), smem_bytes=32768 + 7 * 128 + 128)
     check(case)
-    machine = Machine(case := replace(case, smem_bytes=case.smem_bytes - 128))
+    machine = Machine(case := replace(case, smem_bytes=case.smem_bytes - 16))
     assert machine.run() == FAULT_B
     check(case)
     far = descriptor(0x3FFF0, 0x3FFF0, 0x3FFF0)
     assert Machine(replace(case, desc_a=far)).run() == FAULT_A
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # NumPy says so of signalling NaNs
+@pytest.mark.parametrize("kind, one", [(F16, 0x3C00), (BF16, 0x3F80), (TF32, 0x3F800000), (E4M3, 0x38), (E5M2, 0x3C)])
+def test_every_operand_pattern(kind, one):
+    """pattern x 1 = its value: infinities, NaNs and subnormals too; all of the 8-bit and 16-bit patterns."""
+    bits = 8 * BYTES[kind]
+    dtype = np.dtype(f"u{BYTES[kind]}")
+    patterns = np.arange(1 << min(bits, 16), dtype=np.uint32) << max(bits - 16, 0)
+    patterns = (patterns | (0x1FFF if kind == TF32 else 0)).astype(dtype).reshape(-1, 64)
+    case = Case(kind, kind, n=8, scale_d=0)
+    machine, first = Machine(case), address(case.desc_a, 0, BYTES[kind], np.arange(64), 0)
+    machine.smem[:] = 0
+    machine.smem.view(dtype)[address(case.desc_b, 0, BYTES[kind], np.arange(8), 0) // BYTES[kind]] = one
+    for rows in patterns:
+        machine.smem.view(dtype)[first // BYTES[kind]] = rows
+        assert machine.run() == OK
+        got = machine.accumulators(machine.registers).view(np.float32)
+        np.testing.assert_array_equal(got, np.repeat(values(rows, kind)[:, None], 8, 1).astype(np.float32))
+
+
+def test_a_is_read_before_d_is_written():
+    """A fragment may lie in registers of D."""
+    machine = Machine(case := Case(rs=1))
+    machine.registers[:, machine.rows[:4]] = machine.registers[:, machine.rows[machine.nd :]]
+    machine.rows[machine.nd :] = machine.rows[:4]
+    machine.before = machine.registers.copy()
+    assert machine.run() == OK
+    c, got = machine.accumulators(machine.before), machine.accumulators(machine.registers)
+    compare_floats(case, machine.a(), machine.b(), c, got)
 
 
 def test_infinities_and_nans():
