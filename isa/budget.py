@@ -15,29 +15,16 @@ ENTRY = 0  # the part of a kernel that no setmaxnreg dominates
 COUNT = 0xFFFFFFFF  # the register count in the immediate of setmaxnreg
 
 
-def demand(ops: list[MicroOp], g: Graph, live: Liveness, row: dict[int, int], predicates: set[int]) -> dict[int, int]:
-    """Rows needed by cap: for each `setmaxnreg` count the rows live in the code that it dominates
-    (the nearest one counts), and for `ENTRY` those live anywhere else."""
-    at_row: dict[int, int] = {}
-    for w, bit in live.numbers.items():
-        if w not in predicates:
-            at_row[row[w]] = at_row.get(row[w], 0) | 1 << bit
-    from_top = [at_row[r] for r in sorted(at_row, reverse=True)]
-    rows = sorted(at_row, reverse=True)
+def live_under(ops: list[MicroOp], g: Graph, live: Liveness) -> dict[int, int]:
+    """Register cap -> words live in the code that it rules (bit sets): for each `setmaxnreg` count the code
+    that it dominates (the nearest one counts), for `ENTRY` the rest."""
     caps = _caps(ops, g)
-    needed = {ENTRY: 0}
+    found = {ENTRY: 0}
     for b in range(g.count):
         for i, held in walk(ops, g, live, b):
-            held |= live.access[i].uses | live.access[i].defs
-            known = needed.get(caps[i], 0)
-            for r, words_there in zip(rows, from_top, strict=True):
-                if r < known:
-                    break
-                if held & words_there:
-                    known = r + 1
-                    break
-            needed[caps[i]] = known
-    return needed
+            access = live.access[i]
+            found[caps[i]] = found.get(caps[i], 0) | held | access.uses | access.defs
+    return found
 
 
 def _caps(ops: list[MicroOp], g: Graph) -> list[int]:

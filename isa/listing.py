@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from isa.micro import MICROS
-from isa.program import Program
+from isa.program import NO_ROW, Program
 
 
 def listing(program: Program) -> str:
@@ -73,6 +73,8 @@ def _operands(program: Program, pc: int, record: Any) -> list[str]:
 
 
 def _row(program: Program, row: int, letter: str) -> str:
+    if row == NO_ROW:
+        return "RZ"
     index = int(row) - program.registers
     wide = letter in "UD"
     if index < 0:

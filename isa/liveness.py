@@ -1,8 +1,10 @@
 """Which register words are live where, as bit sets in Python integers.
 
-A word is live between a definition that may have reached and a use that may follow.  Guarded
-definitions do not end a life.  Registers of wgmma are held until the wait that covers the operation:
-the tensor core reads and writes them meanwhile (PTX ISA 9.7.15.7).
+A word is live between a definition that may have reached and a use that may follow.  A definition
+under a guard ends its life in the lanes of the guard only: what is read under the same guard needs
+nothing from before, and definitions under a guard and its opposite end it together.  Registers of
+wgmma are held until the wait that covers the operation: the tensor core reads and writes them
+meanwhile (PTX ISA 9.7.15.7).
 """
 
 from __future__ import annotations
@@ -12,20 +14,64 @@ from dataclasses import dataclass
 
 from isa.cfg import Graph, reverse_postorder
 from isa.lowering import MicroOp
-from isa.simplify import accumulates, source_words, words
+from isa.registry import NotPred
+from isa.simplify import accumulates, words
 
 MAX_GROUPS = 8  # wgmma groups told apart; older ones are waited for together
 
 Flight = tuple[int, ...]  # words of the open group, then of the committed ones, newest first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Access:
-    """Words that an operation reads, defines, and whose earlier life its definition ends (bit sets)."""
+    """Words that an operation reads, defines, and whose earlier life its definition ends (bit sets).
+
+    `guard` is the guard's bit number and whether it is negated; the guard itself is in `always`, the
+    words that are read whatever it says.
+    """
 
     uses: int
     defs: int
     kills: int
+    always: int
+    guard: tuple[int, bool] | None
+
+
+class Needs:
+    """Words that the code behind a point of a block needs: in all lanes, or only under a guard."""
+
+    def __init__(self, everywhere: int) -> None:
+        self.everywhere = everywhere
+        self.under: dict[tuple[int, bool], int] = {}
+
+    def words(self) -> int:
+        """All of them."""
+        mask = self.everywhere
+        for part in self.under.values():
+            mask |= part
+        return mask
+
+    def limit(self, possible: int) -> None:
+        """Drop words that nothing can have defined."""
+        self.everywhere &= possible
+        for guard in self.under:
+            self.under[guard] &= possible
+
+    def step(self, access: Access) -> None:
+        """Move from behind an operation to before it."""
+        for guard in [g for g in self.under if access.defs >> g[0] & 1]:
+            self.everywhere |= self.under.pop(guard)  # its guard had another value before
+        if access.guard is None:
+            self.everywhere &= ~access.kills
+            for guard in self.under:
+                self.under[guard] &= ~access.kills
+            self.everywhere |= access.uses
+            return
+        bit, negated = access.guard
+        same, other = self.under.get((bit, negated), 0), self.under.get((bit, not negated), 0)
+        self.under[bit, not negated] = other | (self.everywhere & access.kills)
+        self.everywhere = self.everywhere & ~access.kills | access.always
+        self.under[bit, negated] = same & ~access.kills | access.uses
 
 
 @dataclass(frozen=True)
@@ -50,11 +96,16 @@ def analyse(ops: list[MicroOp], g: Graph) -> Liveness:
 
 
 def _access(op: MicroOp, numbers: dict[int, int]) -> Access:
-    uses = _mask(source_words(op), numbers)
+    uses = _mask(words(op.sources), numbers)
     defs = _mask(words(op.results), numbers)
+    kills = defs
     if accumulates(op):
-        uses |= defs
-    return Access(uses, defs, defs if op.guard is None and not accumulates(op) else 0)
+        uses, kills = uses | defs, 0
+    guard = words(op.guard)
+    if not guard:
+        return Access(uses, defs, kills, 0, None)
+    always = _mask(guard, numbers)
+    return Access(uses, defs, kills, always, (numbers[guard[0]], isinstance(op.guard, NotPred)))
 
 
 def _mask(found: tuple[int, ...], numbers: dict[int, int]) -> int:
@@ -85,11 +136,13 @@ def _defined(access: list[Access], g: Graph, order: list[int]) -> list[int]:
 
 def _live(access: list[Access], g: Graph, order: list[int], defined_in: list[int]) -> list[int]:
     """Words live at the end of each block."""
-    needs, kills = [0] * g.count, [0] * g.count
+    needs, passes = [0] * g.count, [0] * g.count
     for b in range(g.count):
-        for i in reversed(g.span(b)):
-            needs[b] = (needs[b] & ~access[i].kills) | access[i].uses
-            kills[b] |= access[i].kills
+        for outcome, behind in ((needs, 0), (passes, -1)):
+            state = Needs(behind)
+            for i in reversed(g.span(b)):
+                state.step(access[i])
+            outcome[b] = state.words()
     live_in, live_out = [0] * g.count, [0] * g.count
     changed = True
     while changed:
@@ -99,7 +152,7 @@ def _live(access: list[Access], g: Graph, order: list[int], defined_in: list[int
             for s in g.successors[b]:
                 out |= live_in[s]
             live_out[b] = out
-            into = (needs[b] | (out & ~kills[b])) & defined_in[b]
+            into = (needs[b] | (out & passes[b])) & defined_in[b]
             changed |= into != live_in[b]
             live_in[b] = into
     return live_out
@@ -156,8 +209,8 @@ def walk(ops: list[MicroOp], g: Graph, live: Liveness, block: int) -> Iterator[t
         held.append(flying)
         defined |= live.access[i].defs
         possible.append(defined)
-    now = live.live_out[block]
+    needs = Needs(live.live_out[block])
     for n, i in reversed(list(enumerate(g.span(block)))):
-        now &= possible[n]
-        yield i, now | held[n]
-        now = (now & ~live.access[i].kills) | live.access[i].uses
+        needs.limit(possible[n])
+        yield i, needs.words() | held[n]
+        needs.step(live.access[i])

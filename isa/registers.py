@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from isa.budget import demand
+from isa.budget import ENTRY, MAX_REGISTERS, live_under
 from isa.cfg import Graph, graph
 from isa.liveness import Liveness, analyse, walk
 from isa.lowering import Code, MicroOp
@@ -29,7 +29,7 @@ class Allocation:
     registers: int
     predicates: int
     pressure: int  # most words live at once: no allocation can do with less
-    demand: dict[int, int]  # rows needed under each register cap (`isa.budget.demand`)
+    demand: dict[int, int]  # rows needed under each register cap (`isa.budget.live_under`)
 
 
 @dataclass(eq=False)
@@ -51,8 +51,12 @@ def allocate(code: Code) -> tuple[Allocation, Graph]:
     clash, pressure = _interference(code.ops, g, live)
     where = _clusters(code.ops, live, clash)
     _coalesce(code.ops, g, live, where)
-    allocation = _colour(where, pressure)
-    allocation.demand = demand(code.ops, g, live, allocation.row, _predicate_words(code.ops))
+    parts = live_under(code.ops, g, live)
+    entry = dict(code.kernel.performance).get("maxnreg", (MAX_REGISTERS,))[0]
+    allocation = _colour(where, [(entry if cap == ENTRY else cap, mask) for cap, mask in parts.items()], pressure)
+    registers = {w: r for w, r in allocation.row.items() if not where[w][0].predicate}
+    for cap, mask in parts.items():
+        allocation.demand[cap] = max((r + 1 for w, r in registers.items() if mask >> live.numbers[w] & 1), default=0)
     _drop_copies(code, allocation)
     return allocation, graph(code.ops, code.labels)
 
@@ -184,13 +188,17 @@ def _depths(ops: list[MicroOp], g: Graph) -> list[int]:
     return out
 
 
-def _colour(where: dict[int, tuple[_Cluster, int]], pressure: int) -> Allocation:
-    """Give every cluster the lowest row that fits; the best of two orders."""
+def _colour(where: dict[int, tuple[_Cluster, int]], parts: list[tuple[int, int]], pressure: int) -> Allocation:
+    """Give every cluster the lowest row that fits; the best of two orders.
+
+    What lives under a low register cap (`parts`: caps and words) comes first and so gets the low rows.
+    """
     clusters = list(dict.fromkeys(cluster for cluster, _ in where.values()))
     predicates = [c for c in clusters if c.predicate]
     registers = [c for c in clusters if not c.predicate]
-    by_first = sorted(registers, key=lambda c: c.first)
-    wide_first = sorted(registers, key=lambda c: (-len(c.members), -_size(c), c.first))
+    cap = {c: min(n for n, mask in parts if any(m & mask for m in c.members)) for c in registers}
+    by_first = sorted(registers, key=lambda c: (cap[c], c.first))
+    wide_first = sorted(registers, key=lambda c: (cap[c], -len(c.members), -_size(c), c.first))
     slots = _assign(sorted(predicates, key=lambda c: c.first))
     best = min((_assign(order) for order in (by_first, wide_first)), key=lambda rows: _height(rows))
     row = {w: best[c] + x for w, (c, x) in where.items() if not c.predicate}

@@ -97,11 +97,14 @@ class _Simplifier:
                 self.gone.add(i)
                 return
             op.guard = None
-        if op.guard is None and op.micro.is_lane:
+        if op.micro.is_lane:
             self._learn(i, op)
 
     def _learn(self, i: int, op: MicroOp) -> None:
-        """Record what an operation's result equals, when it is the only definition."""
+        """Record what an operation's result equals, when it is the only definition.
+
+        A guard does not matter for constants: where it is false the result is undefined anyway.
+        """
         defined = words(op.results)
         if not defined or any(self.defined[w] != i or w in self.value for w in defined):
             return
@@ -129,7 +132,7 @@ class _Simplifier:
     def _safe_copy(self, i: int, target: int, source: int) -> bool:
         """Whether uses of `target` may read `source`: its definition dominates the copy, the copy all uses."""
         origin = self.defined.get(source, -1)
-        if origin < 0 or self.code.ops[origin].guard is not None:
+        if origin < 0 or any(self.code.ops[k].guard is not None for k in (origin, i)):
             return False
         return self._dominates(origin, i) and all(self._dominates(i, use) for use in self.used.get(target, ()))
 

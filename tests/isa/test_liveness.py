@@ -5,7 +5,7 @@ from isa.cfg import graph
 from isa.liveness import analyse, walk
 from isa.lowering import MicroOp
 from isa.micro import MICROS
-from isa.registry import Const, PredConst, VReg
+from isa.registry import Const, NotPred, PredConst, VReg
 from isa.syntax import Pos
 
 registry.load()
@@ -38,6 +38,33 @@ def test_straight_line():
 def test_guarded_definition_keeps_the_old_value():
     ops = [op("S2R", [A]), op("S2R", [B]), op("MOV", [A], [B], guard=P), op("NANOSLEEP", [], [A]), op("EXIT")]
     assert held_after(ops)[1] == {1, 2}  # and P was never defined
+
+
+def test_definitions_under_a_guard_and_its_opposite_end_a_life():
+    ops = [
+        op("IADD3.CC", [A, P], [Const(1), Const(2)]),
+        op("MOV", [A], [Const(1)], guard=P),
+        op("MOV", [A], [Const(2)], guard=NotPred(P)),
+        op("NANOSLEEP", [], [A]),
+        op("EXIT"),
+    ]
+    assert held_after(ops)[0] == {0}
+    assert held_after([*ops[:1], op("NOP"), *ops[1:]])[1] == {0}
+    changed = [*ops[:2], op("IADD3.CC", [B, P], [Const(1), Const(2)]), *ops[2:]]
+    assert held_after([changed[0], op("NOP"), *changed[1:]])[1] == {0, 1}
+
+
+def test_what_a_guard_defines_and_reads_does_not_live_around_a_loop():
+    ops = [
+        op("IADD3.CC", [B, P], [Const(1), Const(2)]),
+        op("MOV", [A], [Const(1)], guard=P),
+        op("NANOSLEEP", [], [A], guard=P),
+        op("BRA", label="L", guard=P),
+        op("EXIT"),
+    ]
+    assert held_after(ops, {"L": 1})[2] == {0}
+    ops[2] = op("NANOSLEEP", [], [A])
+    assert held_after(ops, {"L": 1})[2] == {0, 1}
 
 
 def test_undefined_values_do_not_live():
