@@ -16,6 +16,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.dispatch import lane_dispatch
 from emu.raw import ld16, ld32, ld64, st32, st64
 from emu.stalls import Reason
@@ -47,7 +48,7 @@ R_SELECTED, R_NOT_SELECTED = int(Reason.SELECTED), int(Reason.NOT_SELECTED)
 R_WAIT, R_DISPATCH = int(Reason.WAIT), int(Reason.DISPATCH_STALL)
 
 
-@njit
+@compiled
 def advance(S: Any, C: Any, t: int) -> None:
     """Let every unit do what is due at cycle `t` and find the next cycle of interest."""
     S.next_event = NEVER
@@ -67,7 +68,7 @@ def charge(S: Any, W: Any, pc: int, reason: int, cycles: int) -> None:
     st32(at, ld32(at) + cycles)
 
 
-@njit(inline="always")
+@compiled
 def settle(S: Any, C: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
     """Charge the cycles since the last issue, up to `t` (exclusive)."""
     n = W.last + 1
@@ -93,7 +94,7 @@ def settle(S: Any, C: Any, W: Any, pc: int, t: int, pipe_until: int, port_until:
         charge(S, W, pc, R_NOT_SELECTED, t - n)
 
 
-@njit(inline="always")
+@compiled
 def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
     """When, and because of what, the warp's next instruction J has its operands."""
     latest = 0
@@ -116,7 +117,7 @@ def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
     W.npipe, W.nflags, W.nthrottle = J.pipe, J.flags, J.throttle
 
 
-@njit
+@compiled
 def result_times(S: Any, W: Any, I: Any, when: int) -> None:
     """Set the ready times of an instruction's results."""
     stamp = (when << 8) | I.reason
@@ -135,7 +136,7 @@ def result_times(S: Any, W: Any, I: Any, when: int) -> None:
             st64(W.time_at + ld16(S.list_at + 2 * (I.list + k)) * 8, stamp)
 
 
-@njit
+@compiled
 def stuck(S: Any, warps: Any, instrs: Any) -> bool:
     """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
     if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail:
@@ -151,7 +152,7 @@ def stuck(S: Any, warps: Any, instrs: Any) -> bool:
     return True
 
 
-@njit
+@compiled
 def close(S: Any, C: Any, warps: Any, t: int) -> None:
     """Charge what live warps have waited so far (at a deadlock, limit or fault)."""
     for k in range(WARP_SLOTS):
@@ -161,7 +162,7 @@ def close(S: Any, C: Any, warps: Any, t: int) -> None:
             W.last = t - 1
 
 
-@njit(inline="always")
+@compiled
 def pick(S: Any, C: Any, warps: Any, s: int, t: int) -> int:
     """The warp that sub-partition `s` issues from in cycle `t`: the last one if it can, else the youngest.
 
@@ -286,7 +287,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
     S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
 
 
-@njit(inline="always")
+@compiled
 def finish_issue(
     S: Any, C: Any, W: Any, I: Any, instrs: Any, s: int, t: int, pc: int, pipe_at: int, busy: bool, latency: int
 ) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -60,14 +61,12 @@ def source() -> str:
     from emu import engine
 
     lines = [HEADER.format(units=", ".join(UNITS))]
-    lines += ["", "@njit", "def execute(S, C, W, I, t, m):", "    op = I.op"]
+    lines += ["", "@compiled", "def execute(S, C, W, I, t, m):", "    op = I.op"]
     for number, (routine, module) in enumerate(unit_routines().items()):
         lines += [f"    if op == {number}:  # {routine}", f"        return {module}.{routine}(S, C, W, I, t, m)"]
     lines += ["    return 0", "", ""]
-    options = 'error_model="numpy"'
-    for name in ("finish_issue", "issue"):
-        lines += [inspect.getsource(getattr(engine, name).py_func).replace("@njit(", f"@njit({options}, "), ""]
-    lines += [f"@njit(cache=True, {options})", inspect.getsource(engine.run)]
+    lines += [inspect.getsource(engine.issue.py_func), ""]
+    lines += ['@njit(cache=True, error_model="numpy")', inspect.getsource(engine.run)]
     return "\n".join(lines)
 
 
@@ -106,5 +105,6 @@ def core() -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Numba's cache finds the function's module by name
     spec.loader.exec_module(module)
     return module.run

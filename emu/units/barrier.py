@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from emu.compiled import compiled
 from emu.stalls import Reason
 from emu.state import BLOCK_BAR, BLOCK_REGISTERS, LIVE, WARP_SLOTS
 from emu.units.common import (
@@ -29,7 +28,7 @@ from emu.units.common import (
 R_BARRIER, R_SHORT = int(Reason.BARRIER), int(Reason.SHORT_SCOREBOARD)
 
 
-@njit
+@compiled
 def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
     """Count one warp on barrier `a` with `b` expected threads (0: the whole CTA).
 
@@ -70,19 +69,19 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def bar_sync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.sync / barrier.sync."""
     return arrive(S, C, W, I, t, m, 1) if m else DEFAULT
 
 
-@njit
+@compiled
 def bar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.arrive / barrier.arrive."""
     return arrive(S, C, W, I, t, m, 0) if m else DEFAULT
 
 
-@njit
+@compiled
 def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """setmaxnreg.dec gives registers to the CTA's pool at once; .inc waits until the pool has enough."""
     wanted = I.imm & 0xFFFF
@@ -113,7 +112,7 @@ def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def release_registers(S: Any, C: Any, cta: int, t: int) -> None:
     """Let warps that wait for registers try again, oldest first, as far as the pool goes."""
     c = ctas_of(S.cta_at, S.cta_slots)[cta]

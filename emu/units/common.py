@@ -15,6 +15,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import ld32, view
 from emu.state import (
     BLOCK_NONE,
@@ -72,7 +73,7 @@ tmaps_of = view(TMAP)
 ) = range(26)
 
 
-@njit(inline="never")
+@compiled
 def fault(S: Any, W: Any, kind: int, lane: int, address: int, aux: int) -> int:
     """Record the first fault and stop the SM after this cycle."""
     if S.fault == F_NONE:
@@ -144,7 +145,7 @@ def event(S: Any, when: int) -> None:
         S.next_event = when
 
 
-@njit
+@compiled
 def wake_where(S: Any, cta: int, block: int, slot: int, when: int) -> None:
     """Wake every warp of a CTA that is parked on `block` with `slot`."""
     warps = warps_of(S.warp_at, WARP_SLOTS)
@@ -155,7 +156,7 @@ def wake_where(S: Any, cta: int, block: int, slot: int, when: int) -> None:
             wake(S, W, when)
 
 
-@njit
+@compiled
 def segment_host(S: Any, address: int, size: int, write: int) -> int:
     """Translate an emulated global address range; 0 when it is not inside one array, -1 when read-only."""
     segments = segments_of(S.segment_at, S.segments)

@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import ld32, st32
 from emu.stalls import Reason
 from emu.state import HAS_D, LIVE, PAIR, STACK, WARP_SLOTS
@@ -42,7 +43,7 @@ def push(S: Any, W: Any, pc: int, mask: int, rpc: int) -> None:
     W.depth += 1
 
 
-@njit
+@compiled
 def pop(W: Any) -> bool:
     """Continue with the next remembered path that still has lanes; False when none is left."""
     while W.depth > 0:
@@ -57,7 +58,7 @@ def pop(W: Any) -> bool:
     return False
 
 
-@njit
+@compiled
 def bra(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Branch the lanes of `m`; the issue loop advances the others and joins paths."""
     active = int(W.active)
@@ -80,7 +81,7 @@ def bra(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def exit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """End the lanes of `m`; the issue loop retires the warp when no lane is left."""
     W.exited |= m
@@ -92,13 +93,13 @@ def exit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def nop(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Nothing (PTX ISA: hints)."""
     return DEFAULT
 
 
-@njit
+@compiled
 def trap(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """trap, brkpt: stop the program with a fault."""
     if m:
@@ -106,7 +107,7 @@ def trap(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def nanosleep(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Suspend for about `a` nanoseconds (PTX ISA 9.7.13.7: between 0 and twice the argument)."""
     if m == 0:
@@ -120,7 +121,7 @@ def nanosleep(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Fences change no value here; they hold the warp for their latency."""
     W.dep_reason = I.reason
@@ -128,7 +129,7 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def warpsync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.warp.sync: lanes of the mask must be here together (paths join at post-dominators)."""
     if m and (get32(W, I.a, first_lane(m)) & ~W.exited) & ~m & FULL:
@@ -136,7 +137,7 @@ def warpsync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """elect.sync: the lowest lane of the mask (seen on an H200)."""
     if m == 0:
@@ -152,7 +153,7 @@ def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """vote.sync all, any, uni, ballot over the executing lanes."""
     if m == 0:
@@ -172,7 +173,7 @@ def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def shfl(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """shfl.sync (PTX ISA 9.7.9.6); an inactive source lane gives its register as it is."""
     source = W.row_at + I.a * 128
@@ -234,7 +235,7 @@ GRID_SIZE_1 = tuple(
 )  # fmt: skip
 
 
-@njit
+@compiled
 def special(S: Any, W: Any, which: int, lane: int) -> int:
     """The value of a special register in a lane (PTX ISA section 10)."""
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
@@ -282,7 +283,7 @@ def special(S: Any, W: Any, which: int, lane: int) -> int:
     return 0
 
 
-@njit
+@compiled
 def s2r(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Read a 32-bit special register."""
     for lane in range(32):
@@ -291,7 +292,7 @@ def s2r(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def clock(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """%clock64, %globaltimer (nanoseconds at the machine's clock), or a half of the clock (imm: SPECIAL index)."""
     if not I.flags & PAIR:
@@ -308,13 +309,13 @@ def clock(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def retired(S: Any, W: Any) -> bool:
     """Whether all lanes of a warp have exited."""
     return bool(W.state == LIVE and W.pc < 0)
 
 
-@njit
+@compiled
 def activemask(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """activemask: the executing lanes."""
     for lane in range(32):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from emu.compiled import compiled
 from emu.raw import copy, fill, ld32, st32
 from emu.state import BLOCK_NONE, DONE, FREE, LIVE, NEVER, SUBPARTITIONS, WARP_SLOTS, WARPGROUPS
 from emu.units.common import ctas_of, event, instrs_of, warps_of, wgroups_of
 
 
-@njit
+@compiled
 def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
     """Place the next CTA of the grid in a slot."""
     c = ctas_of(S.cta_at, S.cta_slots)[slot]
@@ -37,7 +36,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
         start_warp(S, slot, i, t)
 
 
-@njit
+@compiled
 def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     """Reset a warp: registers zero, constants in place, predicates false, nothing pending."""
     c = ctas_of(S.cta_at, S.cta_slots)[slot]
@@ -72,7 +71,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     S.sub_next[s] = min(S.sub_next[s], t)
 
 
-@njit
+@compiled
 def retire(S: Any, C: Any, W: Any, t: int) -> None:
     """Remove a finished warp; the last one of a CTA frees its slot."""
     W.state = DONE
@@ -97,7 +96,7 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
             event(S, c.born)
 
 
-@njit
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """Start CTAs in slots that are free; returns the next cycle of interest."""
     look = NEVER

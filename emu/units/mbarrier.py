@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import ld8, ld32, ld64, st8, st32, st64
 from emu.stalls import Reason
 from emu.state import BLOCK_MBAR, LIVE, NEVER, WARP_SLOTS
@@ -71,7 +72,7 @@ def make_word(expected: int, tx: int, pending: int, phase: int) -> int:
     return ((-expected & M20) << 1) | ((-tx & M21) << 21) | ((-pending & M20) << 43) | (phase << 63)
 
 
-@njit
+@compiled
 def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
     """The cell number of an mbarrier operand, or -1 after a fault."""
     offset = address & 0xFFFFFF
@@ -88,7 +89,7 @@ def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
     return int(k)
 
 
-@njit
+@compiled
 def test(S: Any, W: Any, I: Any, m: int, state: int) -> int:
     """Lanes of `m` whose awaited phase is complete; parks nothing, remembers one cell that is not.
 
@@ -119,7 +120,7 @@ def answer(W: Any, I: Any, m: int, done: int) -> None:
         st32(at, (ld32(at) & ~m) | (done & m))
 
 
-@njit
+@compiled
 def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
     """Wake the warps of a CTA that wait on cell `k`, one after the other."""
     warps = warps_of(S.warp_at, WARP_SLOTS)
@@ -136,7 +137,7 @@ def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
                 when += C.mbar_wake_next_cy
 
 
-@njit
+@compiled
 def settle(S: Any, C: Any, cta: int, k: int, word: int, t: int) -> None:
     """Store a word; when nothing is pending the phase completes, re-arms, and waiters wake."""
     if pending_of(word) == 0 and tx_of(word) == 0:
@@ -148,7 +149,7 @@ def settle(S: Any, C: Any, cta: int, k: int, word: int, t: int) -> None:
         st64(S.mbar_at + k * 8, word)
 
 
-@njit
+@compiled
 def complete_tx(S: Any, C: Any, W: Any, k: int, count: int, t: int) -> None:
     """Bytes have arrived: lower tx_count (a bulk copy's signal, or mbarrier.complete_tx)."""
     word = ld64(S.mbar_at + k * 8)
@@ -159,7 +160,7 @@ def complete_tx(S: Any, C: Any, W: Any, k: int, count: int, t: int) -> None:
     settle(S, C, W.cta, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
 
 
-@njit
+@compiled
 def mbar_init(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.init: counts 1 .. 2^20-1 (0 and 2^20 store the word 0 on silicon and are refused here)."""
     for lane in range(32):
@@ -177,7 +178,7 @@ def mbar_init(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.inval: the word becomes visible memory."""
     for lane in range(32):
@@ -190,7 +191,7 @@ def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order."""
     drop, expect = (I.imm >> 32) & 1, (I.imm >> 34) & 1
@@ -224,7 +225,7 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
     """mbarrier.expect_tx (+) and .complete_tx (-)."""
     for lane in range(32):
@@ -242,19 +243,19 @@ def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def mbar_expect_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.expect_tx; one that brings tx_count to 0 with nothing pending completes the phase (H200)."""
     return change_tx(S, C, W, I, t, m, 1)
 
 
-@njit
+@compiled
 def mbar_complete_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.complete_tx: the signal of a copy without the copy."""
     return change_tx(S, C, W, I, t, m, -1)
 
 
-@njit
+@compiled
 def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
     """test_wait answers at once; try_wait suspends until the phase completes or its time is over.
 
@@ -278,7 +279,7 @@ def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
     return PARK
 
 
-@njit
+@compiled
 def give_up(S: Any, C: Any, t: int) -> int:
     """Let suspended try_waits whose time is over go on with a false answer; returns the next deadline."""
     nearest = NEVER
@@ -293,13 +294,13 @@ def give_up(S: Any, C: Any, t: int) -> int:
     return nearest
 
 
-@njit
+@compiled
 def mbar_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.test_wait.parity and .try_wait.parity."""
     return wait(S, C, W, I, t, m, 0)
 
 
-@njit
+@compiled
 def mbar_wait_state(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.test_wait and .try_wait with a state."""
     return wait(S, C, W, I, t, m, 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import ld8, ld16, ld32, ld64, st8, st16, st32, st64
 from emu.units.common import (
     DEFAULT,
@@ -41,7 +42,7 @@ def decode(imm: int) -> tuple[int, int, int, int]:
     return signed32(imm), 1 << ((imm >> 32) & 3), (imm >> 36) & 1, (imm >> 40) & 0xFF
 
 
-@njit(inline="always")
+@compiled
 def load_element(W: Any, host: int, size: int, sign: int, rows_at: int, k: int, lane: int) -> None:
     """Read one element of a lane into its row(s)."""
     if size == 4:
@@ -61,7 +62,7 @@ def load_element(W: Any, host: int, size: int, sign: int, rows_at: int, k: int, 
         st32(W.row_at + ld16(rows_at + 2 * k) * 128 + lane * 4, x)
 
 
-@njit(inline="always")
+@compiled
 def store_element(W: Any, host: int, size: int, rows_at: int, k: int, lane: int) -> None:
     """Write one element of a lane from its row(s)."""
     if size == 8:
@@ -80,7 +81,7 @@ def store_element(W: Any, host: int, size: int, rows_at: int, k: int, lane: int)
 # ---- shared memory -------------------------------------------------------------------------------
 
 
-@njit(inline="always")
+@compiled
 def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     """Host address of a shared-memory range of the SM, or 0 after a fault."""
     offset &= 0xFFFFFF
@@ -94,7 +95,7 @@ def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     return int(S.smem_at + low + offset)
 
 
-@njit
+@compiled
 def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
     """128-byte wavefronts of an access of `width` bytes a lane: bank conflicts (32 banks of 4 bytes).
 
@@ -119,7 +120,7 @@ def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
     return max(total, 1)
 
 
-@njit
+@compiled
 def group_ways(W: Any, row: int, offset: int, m: int, width: int, first: int, lanes: int) -> int:
     """The most distinct 4-byte words that one bank must deliver for a group of lanes."""
     words = max(width // 4, 1)
@@ -148,7 +149,7 @@ def group_ways(W: Any, row: int, offset: int, m: int, width: int, first: int, la
     return worst
 
 
-@njit
+@compiled
 def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ld.shared: values at issue; latency grows with the wavefronts (rule 11: 21 + 2 * ways for 4 bytes)."""
     if m == 0:
@@ -167,7 +168,7 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return I.latency + port_cost(S, C, t, waves, I.nd, 0) + C.wavefront_cy * max(waves - ideal, 0)
 
 
-@njit
+@compiled
 def st_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st.shared."""
     if m == 0:
@@ -186,7 +187,7 @@ def st_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit(inline="always")
+@compiled
 def touch(S: Any, host: int, size: int) -> None:
     """Count a write to the 1 KB pages of shared memory that it covers."""
     first = (host - S.smem_at) >> 10
@@ -198,7 +199,7 @@ def touch(S: Any, host: int, size: int) -> None:
 # ---- matrices --------------------------------------------------------------------------------------
 
 
-@njit
+@compiled
 def matrix_wavefronts(W: Any, row: int, offset: int, matrices: int) -> int:
     """Wavefronts of ldmatrix/stmatrix: each 8x8 matrix is 8 rows of 16 bytes given by 8 lanes."""
     total = 0
@@ -207,7 +208,7 @@ def matrix_wavefronts(W: Any, row: int, offset: int, matrices: int) -> int:
     return total
 
 
-@njit
+@compiled
 def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ldmatrix.m8n8.b16 (PTX ISA 9.7.14.5.15): lane l gets elements 2(l%4), +1 of row l/4 of each matrix."""
     if m == 0:
@@ -230,7 +231,7 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return I.latency + port_cost(S, C, t, waves, matrices, 0) + C.wavefront_cy * max(waves - matrices, 0)
 
 
-@njit
+@compiled
 def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """stmatrix.m8n8.b16 (PTX ISA 9.7.14.5.16): the reverse of ldmatrix."""
     if m == 0:
@@ -257,7 +258,7 @@ def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 # ---- global, generic and local memory ----------------------------------------------------------------
 
 
-@njit
+@compiled
 def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t: int) -> int:
     """Latency of a global access: 32-byte sectors over the SM's L2 bandwidth, HBM for lines not seen before."""
     sectors, misses, previous = 0, 0, -1
@@ -273,7 +274,7 @@ def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t
     return fetch(S, C, sectors * 32, misses * LINE, t)
 
 
-@njit
+@compiled
 def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
     """Cycles until `size` bytes have come from L2, `missing` of them from HBM first."""
     S.l2_free = max(t << 8, S.l2_free) + size * C.l2_byte_cy256
@@ -286,7 +287,7 @@ def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
     return latency
 
 
-@njit
+@compiled
 def first_touch(S: Any, address: int) -> int:
     """1 when a 128-byte line comes from HBM for the first time in this launch; it is in L2 afterwards."""
     segments = segments_of(S.segment_at, S.segments)
@@ -300,7 +301,7 @@ def first_touch(S: Any, address: int) -> int:
     return 0
 
 
-@njit
+@compiled
 def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st on global addresses of every lane in `m`; returns the latency."""
     offset, size, sign, count = decode(I.imm)
@@ -324,13 +325,13 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     return traffic(S, C, W, I.a, offset, m, size * count, t)
 
 
-@njit
+@compiled
 def ld_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ld.global through L2 (an L1 is not modelled: docs/machine.md)."""
     return access(S, C, W, I, t, m, 0) if m else DEFAULT
 
 
-@njit
+@compiled
 def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st.global: takes effect at issue; the traffic is accounted."""
     if m:
@@ -338,7 +339,7 @@ def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st on generic addresses: lanes in the shared and local windows go there, the others to global memory."""
     offset, size, sign, count = decode(I.imm)
@@ -372,13 +373,13 @@ def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     return latency
 
 
-@njit
+@compiled
 def ld_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ld without a space."""
     return generic(S, C, W, I, t, m, 0) if m else DEFAULT
 
 
-@njit
+@compiled
 def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st without a space."""
     if m:
@@ -386,7 +387,7 @@ def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit(inline="always")
+@compiled
 def local_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     """Host address of a thread's local memory, or 0 after a fault."""
     if offset < 0 or offset + size > S.local_bytes or offset % size != 0:
@@ -396,7 +397,7 @@ def local_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     return int(S.local_at + thread + offset)
 
 
-@njit
+@compiled
 def local(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st.local: per-thread memory, always an L1 hit in this model."""
     offset, size, sign, count = decode(I.imm)
@@ -414,13 +415,13 @@ def local(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def ld_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ld.local."""
     return local(S, C, W, I, t, m, 0) if m else DEFAULT
 
 
-@njit
+@compiled
 def st_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st.local."""
     return local(S, C, W, I, t, m, 1) if m else DEFAULT

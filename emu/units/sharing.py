@@ -15,6 +15,8 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
+
 
 @njit(inline="always")
 def tensor_busy(S: Any, t: int) -> bool:
@@ -34,7 +36,7 @@ def steal(S: Any, C: Any, sub: int) -> None:
         S.mma_busy_end += longer
 
 
-@njit
+@compiled
 def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
     """Pass `waves` wavefronts through the shared-memory ports; returns the cycles of queueing.
 
@@ -58,7 +60,7 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
     return max(queued, 0)
 
 
-@njit
+@compiled
 def return_cost(S: Any, C: Any, t: int, rows: int) -> int:
     """Return register rows through the shared-memory pipe; returns the cycles of queueing."""
     each = C.return_cy256

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import ld32, st64
 from emu.stalls import Reason
 from emu.state import (
@@ -60,7 +61,7 @@ def from_registers(word: int) -> int:
 # ---- issue ---------------------------------------------------------------------------------------
 
 
-@njit
+@compiled
 def queue_room(S: Any, C: Any, own: int) -> int:
     """wgmma that a warpgroup may have in flight: the SM's queue is shared by the active ones (rule 3)."""
     groups = wgroups_of(S.wg_at, WARPGROUPS)
@@ -71,7 +72,7 @@ def queue_room(S: Any, C: Any, own: int) -> int:
     return max(C.mma_queue // active, C.mma_queue_min)
 
 
-@njit
+@compiled
 def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Put one wgmma.mma_async into the warpgroup's queue; the fourth warp makes it ready."""
     if m == 0:
@@ -108,7 +109,7 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def wgmma_fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """wgmma.fence: a rendezvous of the warpgroup's four warps (seen on an H200)."""
     if m == 0:
@@ -125,7 +126,7 @@ def wgmma_fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def wgmma_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """wgmma.commit_group: everything issued so far belongs to closed groups."""
     if m:
@@ -135,7 +136,7 @@ def wgmma_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def wgmma_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """wgmma.wait_group N: until at most the N newest groups are pending."""
     if m == 0 or W.mma_group <= I.imm:
@@ -148,7 +149,7 @@ def wgmma_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return PARK
 
 
-@njit
+@compiled
 def wake_group(S: Any, group: int, block: int, when: int, limit: int) -> None:
     """Wake the warps of a warpgroup parked on `block` whose `wait_aux` is at most `limit`."""
     warps = warps_of(S.warp_at, WARP_SLOTS)
@@ -161,7 +162,7 @@ def wake_group(S: Any, group: int, block: int, when: int, limit: int) -> None:
 # ---- advance -------------------------------------------------------------------------------------
 
 
-@njit
+@compiled
 def start(S: Any, C: Any, t: int) -> int:
     """Give the idle tensor core its next wgmma, in turn; returns when to look again."""
     groups = wgroups_of(S.wg_at, WARPGROUPS)
@@ -190,7 +191,7 @@ def start(S: Any, C: Any, t: int) -> int:
     return look
 
 
-@njit
+@compiled
 def complete(S: Any, C: Any, group: int, t: int) -> None:
     """Compute and write D of a warpgroup's oldest wgmma, then wake who waits for it."""
     g = wgroups_of(S.wg_at, WARPGROUPS)[group]
@@ -213,7 +214,7 @@ def complete(S: Any, C: Any, group: int, t: int) -> None:
     wake_group(S, group, BLOCK_MMA_WAIT, t + C.mma_wake_cy, g.done)
 
 
-@njit
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """End, complete and start wgmma that are due; returns the next cycle of interest."""
     if S.mma_wg >= 0 and t >= S.mma_end:

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled
 from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8
 from emu.stalls import Reason
 from emu.state import BLOCK_BULK_QUEUE, BLOCK_BULK_WAIT, JOBS, LIVE, NEVER, WARP_SLOTS
@@ -47,7 +48,7 @@ FREE = 0
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)  # by PTX element code (ISA 9.7.9.28)
 
 
-@njit
+@compiled
 def decode(S: Any, W: Any, lane: int, address: int, T: Any) -> bool:
     """Decode the 128 bytes of a tensor map (layout: programs.tensormap); False after a fault."""
     host = segment_host(S, address, 128, 0)
@@ -113,7 +114,7 @@ def swizzled(address: int, swizzle: int) -> int:
 # ---- issue -----------------------------------------------------------------------------------------
 
 
-@njit
+@compiled
 def room(S: Any, C: Any, W: Any, t: int, lanes: int) -> bool:
     """Whether `lanes` more copies fit; otherwise the warp retries when the oldest has been served."""
     jobs = jobs_of(S.job_at, JOBS)
@@ -134,7 +135,7 @@ def room(S: Any, C: Any, W: Any, t: int, lanes: int) -> bool:
     return False
 
 
-@njit
+@compiled
 def free_job(S: Any) -> int:
     """A free job (room() has made sure of it)."""
     jobs = jobs_of(S.job_at, JOBS)
@@ -144,7 +145,7 @@ def free_job(S: Any) -> int:
     return 0
 
 
-@njit
+@compiled
 def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     """Fill a job with what loads and stores share; returns its number, or -1 after a fault."""
     k = free_job(S)
@@ -173,7 +174,7 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     return k
 
 
-@njit
+@compiled
 def missing_bytes(S: Any, k: int) -> int:
     """Bytes of a load that have not been read before in this launch (they come from HBM)."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
@@ -187,7 +188,7 @@ def missing_bytes(S: Any, k: int) -> int:
     return lines * LINE
 
 
-@njit
+@compiled
 def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.tensor to shared memory; each active lane issues its own copy."""
     if m == 0:
@@ -228,7 +229,7 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.tensor from shared memory, part of the lane's open bulk group."""
     if m == 0:
@@ -257,13 +258,13 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def tma_prefetch(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """prefetch.tensormap, cp.async.bulk.prefetch.tensor: hints without effect on values."""
     return DEFAULT
 
 
-@njit
+@compiled
 def bulk_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.commit_group: per thread."""
     for lane in range(32):
@@ -272,7 +273,7 @@ def bulk_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@njit
+@compiled
 def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
     """Whether a thread of `m` has an older bulk group than its `newest` ones that is not done (or not read)."""
     jobs = jobs_of(S.job_at, JOBS)
@@ -284,7 +285,7 @@ def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
     return False
 
 
-@njit
+@compiled
 def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.wait_group{.read} N."""
     if m == 0 or not pending(S, W, m, I.imm & 0xFFFFFFFF, (I.imm >> 32) & 1):
@@ -298,7 +299,7 @@ def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 # ---- advance ---------------------------------------------------------------------------------------
 
 
-@njit
+@compiled
 def source_row(j: Any, T: Any, row: int) -> tuple[int, int, int]:
     """Global address of an inner row's first element, and which elements (first, count) lie inside the tensor.
 
@@ -324,7 +325,7 @@ def source_row(j: Any, T: Any, row: int) -> tuple[int, int, int]:
     return address, first, max(last - first, 0)
 
 
-@njit
+@compiled
 def read_box(S: Any, W: Any, k: int) -> None:
     """Copy a box from global to shared memory with swizzle and out-of-bounds fill."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
@@ -350,7 +351,7 @@ def read_box(S: Any, W: Any, k: int) -> None:
     touch(S, window + base, outer_rows(T) * pitch)
 
 
-@njit
+@compiled
 def partial_chunk(T: Any, target: int, host: int, at: int, row_bytes: int, low: int, high: int) -> None:
     """Write up to 16 bytes of a row of which only [low, high) comes from the tensor."""
     for b in range(min(16, row_bytes - at)):
@@ -370,7 +371,7 @@ def fill_byte(T: Any, b: int) -> int:
     return 0x7F if b == T.elem - 1 else 0xFF
 
 
-@njit
+@compiled
 def stage_box(S: Any, W: Any, k: int) -> None:
     """Read a store's source out of shared memory (end of its read window)."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
@@ -382,7 +383,7 @@ def stage_box(S: Any, W: Any, k: int) -> None:
             copy(j.staging_at + row * row_bytes + at, source, min(16, row_bytes - at))
 
 
-@njit
+@compiled
 def write_box(S: Any, W: Any, k: int) -> None:
     """Write a staged box to global memory; elements outside the tensor are dropped."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
@@ -404,7 +405,7 @@ def write_box(S: Any, W: Any, k: int) -> None:
             copy(host + e * T.estride[0] * T.elem, source + e * T.elem, T.elem)
 
 
-@njit
+@compiled
 def finish(S: Any, C: Any, k: int, t: int) -> None:
     """Take the next step of a job that is due."""
     j = jobs_of(S.job_at, JOBS)[k]
@@ -431,7 +432,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
             wake(S, W, t + C.bulk_wake_cy)
 
 
-@njit
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """Finish copies that are due, in order of issue; returns the next cycle of interest."""
     if S.jobs == 0:
