@@ -8,7 +8,11 @@ import numpy as np
 from numba import njit
 
 from emu.dispatch import ALL_LANES, LANES, lane_dispatch, lane_ids
+from isa.expand import expand
+from isa.layout import Layout
+from isa.lowering import Lowering, MicroOp
 from isa.micro import MICROS, Micro
+from isa.registry import Const, Half, NotPred, PredConst, VReg, load
 
 FIRST = {"d": 0, "a": 4, "b": 8, "c": 12}  # rows of the scratch window
 
@@ -103,3 +107,90 @@ def _read(results: str, rows: Any, preds: Any) -> Any:
             yield (low | high << np.uint64(32)).reshape(-1)
         else:
             yield rows[:, 0].reshape(-1).copy()
+
+
+# ---- straight-line PTX -----------------------------------------------------------------------------------
+
+PTX_TYPES = {np.dtype(bool): "pred", np.dtype(np.uint16): "b16", np.dtype(np.uint32): "b32", np.dtype(np.uint64): "b64"}
+
+
+def run_ptx(body: str, target: str = "sm_90a", **registers: Any) -> dict[str, Any]:
+    """Execute instructions without branches or memory on arrays of lanes.
+
+    `body` uses registers `%name`; a keyword that is an array (bool, uint16, uint32, uint64) is an input, a string is
+    an output's PTX type ("b32", "pred", ...).  Returns the outputs: bool, uint64, or uint32 of which a 16-bit type
+    fills the low half.
+        run_ptx("add.f32 %d, %a, %b;", a=x, b=y, d="f32")["d"]
+    """
+    types = {n: x if isinstance(x, str) else PTX_TYPES[x.dtype] for n, x in registers.items()}
+    declared = " ".join(f".reg .{type} %{name};" for name, type in types.items())
+    text = f".version 8.5\n.target {target}\n.address_size 64\n.entry k() {{ {declared}\n{body}\nexit; }}"
+    load()
+    module = expand(text, "<lanes>", {}, ())
+    kernel = module.kernels[0]
+    lowering = Lowering(kernel, target, Layout(module, kernel), lambda pos: text.splitlines()[pos.line - 1])
+    code = lowering.run()
+    inputs = {n: x for n, x in registers.items() if not isinstance(x, str)}
+    length = len(next(iter(inputs.values())))
+    names = {n: _virtual(lowering, n) for n in registers}
+    file = RegisterFile(length + -length % LANES)
+    for name, values in inputs.items():
+        file.write(names[name], np.resize(values, file.length))
+    for op in code.ops:
+        if op.micro.is_lane:
+            file.execute(op)
+    return {n: file.read(names[n])[:length] for n, x in registers.items() if isinstance(x, str)}
+
+
+def _virtual(lowering: Lowering, name: str) -> VReg:
+    found = lowering.register(f"%{name}")
+    assert found is not None
+    return found[0]
+
+
+class RegisterFile:
+    """Virtual registers as arrays: uint32 words (two for a 64-bit register) and bool predicates."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.words: dict[tuple[int, int], Any] = {}
+        self.preds: dict[int, Any] = {}
+
+    def write(self, d: Any, values: Any) -> None:
+        """Store into a register, a half of one, or nothing (None)."""
+        if isinstance(d, Half):
+            self.words[d.reg.id, d.index] = np.asarray(values, np.uint32)
+        elif d is not None and d.kind == "p":
+            self.preds[d.id] = np.asarray(values, bool)
+        elif d is not None:
+            wide = np.asarray(values, np.uint64)
+            for index in range(2 if d.kind == "d" else 1):
+                self.words[d.id, index] = (wide >> np.uint64(32 * index)).astype(np.uint32)
+
+    def read(self, x: Any) -> Any:
+        """The lanes of a source; what was never written is zero."""
+        none = np.zeros(self.length, np.uint32)
+        match x:
+            case PredConst(value):
+                return np.full(self.length, value)
+            case NotPred(reg):
+                return ~self.read(reg)
+            case Const(bits, kind):
+                return np.full(self.length, bits, np.uint64 if kind == "d" else np.uint32)
+            case Half(reg, index):
+                return self.words.get((reg.id, index), none)
+            case VReg(id, "p"):
+                return self.preds.get(id, np.zeros(self.length, bool))
+            case VReg(id, "d"):
+                low, high = (self.words.get((id, k), none).astype(np.uint64) for k in (0, 1))
+                return low | high << np.uint64(32)
+        return self.words.get((x.id, 0), none)
+
+    def execute(self, op: MicroOp) -> None:
+        """One lane micro-operation under its guard."""
+        values = iter(op.sources)
+        sources = [op.imm if kind == "i" else self.read(next(values)) for kind in op.micro.sources]
+        enabled = np.ones(self.length, bool) if op.guard is None else self.read(op.guard)
+        results = run_lanes(op.micro.name, *sources)
+        for d, result in zip(op.results, results, strict=True):
+            self.write(d, np.where(enabled, result, self.read(d)) if d is not None else result)

@@ -7,8 +7,6 @@ halves of every 32-bit lane (`bits(x, "u16x2")`), or what they widen to.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
 LANES = 32

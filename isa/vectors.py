@@ -120,7 +120,7 @@ def directed32(v: VectorBuilder, mode: str, s: Any, err: Any, zero: Any, ftz: An
 def pack(v: VectorBuilder, f: Format, sign: Any, m: Any, drop: Any, biased: Any, imm: Any) -> Any:
     """u64 lanes of format f from an exact number, rounded once in the mode of `imm` bits 0..1.
 
-    `sign` is a predicate, `m` the significand, `biased` its exponent field in f when its lowest `drop` bits
+    `sign` is a predicate, `m` < 2^62 the significand, `biased` its exponent field in f when its lowest `drop` bits
     (at least 1) leave f.fraction + 1 bits; fields below 1 become subnormal here.
     """
     one, zero = v.const(1, "u64"), v.const(0, "u64")
@@ -156,13 +156,22 @@ def narrow(v: VectorBuilder, f: Format, x: Any, imm: Any) -> Any:
     return v.select(v.isnan(x), v.const(f.nan, "u64"), v.select(infinite, signed_inf, result))
 
 
+def pack_any(v: VectorBuilder, f: Format, sign: Any, m: Any, exponent: Any, imm: Any) -> Any:
+    """u64 lanes of format f from m * 2^exponent (m unsigned, 0 gives 0), rounded once in the mode of `imm`.
+
+    A significand that ends in a sticky bit is exact enough when it has two bits more than the format.
+    """
+    empty = v.call("ctlz", m)
+    top = v.shl(m, v.and_(empty, v.const(63, "u64")))
+    lost = v.icmp("!=", v.and_(top, v.const(3, "u64")), v.const(0, "u64"))
+    top = v.or_(v.lshr(top, v.const(2, "u64")), v.cast_pred(lost, "u64"))
+    biased = v.add(exponent, v.sub(v.const(f.bias + 63, "u64"), empty))
+    result = pack(v, f, sign, top, v.const(61 - f.fraction, "u64"), biased, imm)
+    return v.select(v.icmp("==", m, v.const(0, "u64")), v.const(0, "u64"), result)
+
+
 def from_integer(v: VectorBuilder, f: Format, x: Any, signed: bool, imm: Any) -> Any:
     """A u64 or s64 integer in format f (u64 lanes), rounded once in the mode of `imm`."""
     zero = v.const(0, "u64")
     sign = v.icmp("<", x, zero, signed=True) if signed else v.const(0, "pred")
-    size = v.select(sign, v.sub(zero, x), x)
-    empty = v.call("ctlz", size)
-    m = v.shl(size, v.and_(empty, v.const(63, "u64")))
-    biased = v.sub(v.const(f.bias + 63, "u64"), empty)
-    result = pack(v, f, sign, m, v.const(63 - f.fraction, "u64"), biased, imm)
-    return v.select(v.icmp("==", x, zero), zero, result)
+    return pack_any(v, f, sign, v.select(sign, v.sub(zero, x), x), zero, imm)

@@ -1,4 +1,4 @@
-"""Comparisons (PTX ISA 9.7.6): setp and set for integers, f32, f64 and halves.
+"""Comparisons (PTX ISA 9.7.6): setp for integers, f32, f64 and halves.
 
 The plain comparisons have a micro-operation each; those that write two predicates, combine with a third or
 accept unordered operands go through one general micro-operation per operand type, steered by an immediate.
@@ -12,7 +12,7 @@ from isa import bits
 from isa.bits import BF16, F16, F32, F64, Format, signed
 from isa.micro import Micro, VectorBuilder, lane
 from isa.ops.integer import widened16
-from isa.registry import Const, Emitter, Match, PredConst, Value, instruction
+from isa.registry import Emitter, Match, PredConst, Value, instruction
 from isa.vectors import flush32, half_lanes
 
 LT, EQ, GT, UNORDERED = 1, 2, 4, 8  # bits of an immediate: which outcomes count as true
@@ -235,20 +235,7 @@ def setp(e: Emitter, m: Match) -> None:
     compare(e, m, m.p, m.q, m["T"])
 
 
-def set_value(e: Emitter, m: Match) -> None:
-    """d = all ones (integer) or 1.0 (float) where (a CMP b) BOOL c, else 0."""
-    from isa.ops.select import SEL
-
-    p = e.tmp("p")
-    compare(e, m, p, None, m["T"])
-    true = {"f32": F32.one, "f16": F16.one, "bf16": BF16.one}.get(m["D"], 0xFFFFFFFF)
-    e(SEL, m.d, Const(true), Const(0), p)
-
-
 for _cmps, _types, _ftz in KINDS:
-    _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": ("u32", "s32", "f32")}
-    _kinds = {"a": "T", "b": "T", "c": "pred", "d": "D", "p": "pred", "q": "pred"}
+    _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL)}
+    _kinds = {"a": "T", "b": "T", "c": "pred", "p": "pred", "q": "pred"}
     instruction(f"setp.CMP{_ftz}.T p|q, a, b;", f"setp.CMP.BOOL{_ftz}.T p|q, a, b, c;", sets=_sets, types=_kinds)(setp)
-    instruction(f"set.CMP{_ftz}.D.T d, a, b;", f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;", sets=_sets, types=_kinds)(
-        set_value
-    )

@@ -324,20 +324,6 @@ def mul_hi(e: Emitter, m: Match) -> None:
     e(IMAD_HI if m["T"] == "s32" else IMAD_HI_U32, m.d, m.a, m.b, c)
 
 
-@instruction("mul.hi.T d, a, b;", "mad.hi.T d, a, b, c;", sets={"T": INT16})
-def mul_hi16(e: Emitter, m: Match) -> None:
-    """d = bits 16..31 of a * b (+ c)."""
-    from isa.ops.shift import SHF_R_S32, SHF_R_U32
-
-    a, b, product = widened16(e, m.a, m["T"]), widened16(e, m.b, m["T"]), e.tmp()
-    e(IMAD, product, a, b, ZERO)
-    shift = SHF_R_S32 if m["T"] == "s16" else SHF_R_U32
-    high = e.tmp() if m.form.opcode == "mad" else m.d
-    e(shift, high, product, Const(16))
-    if m.form.opcode == "mad":
-        e(IADD3, m.d, high, m.c)
-
-
 @instruction("mul.wide.T d, a, b;", sets={"T": INT32}, types={"d": "u64"})
 @instruction("mad.wide.T d, a, b, c;", sets={"T": INT32}, types={"d": "u64", "c": "u64"})
 def mul_wide(e: Emitter, m: Match) -> None:
@@ -357,24 +343,12 @@ def mul_wide16(e: Emitter, m: Match) -> None:
 @instruction("mul24.lo.T d, a, b;", "mad24.lo.T d, a, b, c;", sets={"T": INT32})
 def mul24_lo(e: Emitter, m: Match) -> None:
     """d = the low 32 bits of the 24-bit integers' product (+ c)."""
-    a, b = _low24(e, m)
+    a, b = low24(e, m)
     e(IMAD, m.d, a, b, m.c if m.form.opcode == "mad24" else ZERO)
 
 
-@instruction("mul24.hi.T d, a, b;", "mad24.hi.T d, a, b, c;", sets={"T": INT32})
-def mul24_hi(e: Emitter, m: Match) -> None:
-    """d = bits 16..47 of the 24-bit integers' product (+ c)."""
-    from isa.ops.shift import SHF_R_U64
-
-    (a, b), product = _low24(e, m), e.tmp("d")
-    e(IMAD_WIDE if m["T"] == "s32" else IMAD_WIDE_U32, product, a, b, ZERO64)
-    high = e.tmp() if m.form.opcode == "mad24" else m.d
-    e(SHF_R_U64, high, e.lo(product), Const(16), e.hi(product))
-    if m.form.opcode == "mad24":
-        e(IADD3, m.d, high, m.c)
-
-
-def _low24(e: Emitter, m: Match) -> tuple[Value, Value]:
+def low24(e: Emitter, m: Match) -> tuple[Value, Value]:
+    """The operands a and b, extended from 24 bits."""
     a, b = e.tmp(), e.tmp()
     extend = SGXT if m["T"] == "s32" else SGXT_U32
     e(extend, a, m.a, Const(24))

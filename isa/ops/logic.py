@@ -6,6 +6,7 @@ from typing import Any
 
 from isa.bits import M32
 from isa.micro import Micro, VectorBuilder, lane
+from isa.ops.move import MOV
 from isa.registry import Const, Emitter, Match, PredConst, instruction
 
 SELECT_BITS = 0xE2  # lop3 table of (b ? a : c)
@@ -46,7 +47,6 @@ AND, PAND = _logic("AND", lambda a, b: a & b, "and_")
 OR, POR = _logic("OR", lambda a, b: a | b, "or_")
 XOR, PXOR = _logic("XOR", lambda a, b: a ^ b, "xor")
 NOT = lane("LOP3.NOT", "u->u", "alu", lambda a: a ^ M32, lambda v, a: v.not_(a), "~a")
-PMOV = lane("PLOP3.MOV", "p->p", "predicate", lambda a: a, lambda v, a: a, "a (negated by the operand)")
 LOP3_LUT = lane(
     "LOP3.LUT",
     "uuui->u",
@@ -122,8 +122,6 @@ def cnot16(e: Emitter, m: Match) -> None:
 @instruction("cnot.b64 d, a;")
 def cnot64(e: Emitter, m: Match) -> None:
     """1 if a is 0, else 0."""
-    from isa.ops.move import MOV
-
     any_bit = e.tmp()
     e(OR, any_bit, e.lo(m.a), e.hi(m.a))
     e(CNOT, e.lo(m.d), any_bit)

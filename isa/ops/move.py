@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from isa.micro import Micro, VectorBuilder, lane
-from isa.ops.logic import PMOV
 from isa.registry import Const, Emitter, Match, Value, instruction
 
 # ---- micro-operations ---------------------------------------------------------------------------
@@ -41,6 +40,7 @@ def _fixed(selector: int, emit: Any, doc: str) -> Micro:
 
 
 MOV = lane("MOV", "u->u", "mov", lambda a: a, lambda v, a: a, "a")
+PMOV = lane("PLOP3.MOV", "p->p", "predicate", lambda a: a, lambda v, a: a, "a (negated by the operand)")
 PRMT = lane("PRMT", "uuu->u", "alu", permute_bytes, _permute_emit, "bytes of {b, a} chosen by the nibbles of c")
 PRMT_FIXED = {
     0x5410: _fixed(

@@ -1,9 +1,10 @@
-"""Selection (PTX ISA 9.7.6): selp and slct."""
+"""Selection (PTX ISA 9.7.6): selp, slct, and set, which selects between all ones and zero."""
 
 from __future__ import annotations
 
+from isa.bits import F32
 from isa.micro import lane
-from isa.ops.compare import FSETP, ISETP
+from isa.ops.compare import BOOL, FSETP, ISETP, KINDS, compare
 from isa.registry import Const, Emitter, Match, instruction
 
 SEL = lane(
@@ -45,3 +46,18 @@ def slct(e: Emitter, m: Match) -> None:
             e(SEL, half(m.d), half(m.a), half(m.b), p)
     else:
         e(FSEL if m["T"] == "f32" else SEL, m.d, m.a, m.b, p)
+
+
+def set_value(e: Emitter, m: Match) -> None:
+    """d = all ones (integer) or 1.0 (float) where (a CMP b) BOOL c, else 0."""
+    p = e.tmp("p")
+    compare(e, m, p, None, m["T"])
+    e(SEL, m.d, Const(F32.one if m["D"] == "f32" else 0xFFFFFFFF), Const(0), p)
+
+
+for _cmps, _types, _ftz in KINDS:
+    _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": ("u32", "s32", "f32")}
+    _kinds = {"a": "T", "b": "T", "c": "pred", "d": "D"}
+    instruction(f"set.CMP{_ftz}.D.T d, a, b;", f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;", sets=_sets, types=_kinds)(
+        set_value
+    )

@@ -175,7 +175,7 @@ def ex2(e: Emitter, m: Match) -> None:
     if m.has(".ftz"):
         e(MUFU_EX2, m.d, m.a)
         return
-    low, x, y, square = e.tmp("p"), e.tmp(), e.tmp(), e.tmp()
+    low, x, y = e.tmp("p"), e.tmp(), e.tmp()
     e(FSETP["lt", False], low, m.a, f32(-126.0))
     e(FMUL_IF, x, m.a, f32(0.5), low)
     e(MUFU_EX2, y, x)
