@@ -241,6 +241,15 @@ class Lowering:
         self._guard = self._guard_of(instr.guard)
         matched = match(instr, self)
         matched.form.lower(self, matched)
+        for wide in matched.widened:
+            self._extend(wide, matched.types[0])
+
+    def _extend(self, wide: VReg, kind: str) -> None:
+        """Fill the upper half of a destination wider than the result (PTX ISA 9.4.1: by the sign of s types)."""
+        if kind[0] == "s":
+            self(MICROS["SHF.R.S32"], Half(wide, 1), Half(wide, 0), Const(31))
+        else:
+            self(MICROS["MOV"], Half(wide, 1), Const(0))
 
     def _guard_of(self, guard: Guard | None) -> PredSource | None:
         if guard is None:

@@ -12,15 +12,15 @@ from isa import registry
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.forms import TYPES, Slot, Template, match_qualifiers, operand_type, template
 from isa.operands import Names, OperandError, convert
-from isa.registry import Form
+from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Sink
-from isa.vocabulary import OPCODES, QUALIFIERS
+from isa.vocabulary import OPCODES, QUALIFIERS, compound
 
 
 class Matched:
     """The `isa.registry.Match` of one instruction."""
 
-    __slots__ = ("instr", "form", "mods", "types", "_chosen", "_values", "_nodes")
+    __slots__ = ("instr", "form", "mods", "types", "widened", "_chosen", "_values", "_nodes")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Matched:
         self.form = form
         self.mods = tuple(instr.opcode.split(".")[1:])
         self.types = tuple(w for w in self.mods if w in TYPES)
+        self.widened = _widened(form, values)
         self._chosen = chosen
         self._values = values
         self._nodes = nodes
@@ -56,6 +57,15 @@ class Matched:
             return self._values[name]
         except KeyError:
             raise AttributeError(f"'{self.form.syntax}' has no operand '{name}'") from None
+
+
+def _widened(form: Form, values: dict[str, Any]) -> list[VReg]:
+    """64-bit registers whose low half is the destination: lowering extends the result into the rest."""
+    slots = template(form).slots
+    if not slots or not slots[0].destination:
+        return []
+    value = values.get(slots[0].name)
+    return [v.reg for v in (value if isinstance(value, list) else [value]) if isinstance(v, Half)]
 
 
 Spelled = tuple[Form, Template, dict[str, str]]
@@ -156,7 +166,7 @@ def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
     """Sort a spelling that no form takes into unimplemented PTX and mistakes."""
     base, *words = instr.opcode.split(".")
     line = names.source_line(instr.pos)
-    forms = registry.FORMS.get(base, [])
+    forms = [f for f in registry.FORMS.get(base, []) if compound(f.syntax) == compound(instr.opcode)]
     if not forms:
         if base in OPCODES:
             return UnsupportedError([Diagnostic(instr.pos, f"'{instr.opcode}' is not implemented", "", line)])

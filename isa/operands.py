@@ -148,11 +148,7 @@ def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
             return reg
         if not compatible(kind, declared, relaxed):
             raise OperandError(f"{node.name} is .{declared}, the operand has type .{kind}", rank=1)
-        if WIDTHS[kind] <= 32 and reg.kind == "d":
-            if destination:
-                raise OperandError(f"a 64-bit destination of a .{kind} result is not supported", rank=1)
-            return Half(reg, 0)
-        return reg
+        return Half(reg, 0) if WIDTHS[kind] <= 32 and reg.kind == "d" else reg
     if destination:
         raise OperandError(f"expected a register, found {describe(node)}")
     if isinstance(node, Int | Float):
@@ -166,8 +162,10 @@ def compatible(kind: str, declared: str, relaxed: bool) -> bool:
     """Whether a register declared `.declared` may stand where `.kind` is wanted."""
     if declared == "pred" or kind == "pred":
         return declared == kind
-    if WIDTHS[declared] != WIDTHS[kind] and not (relaxed and WIDTHS[declared] > WIDTHS[kind]):
-        return False
+    if WIDTHS[declared] != WIDTHS[kind]:
+        floats = declared[0] == "f" and kind[0] == "f"
+        if not relaxed or floats or WIDTHS[declared] < WIDTHS[kind]:
+            return False
     if declared[0] == "b" or kind[0] == "b" and kind not in PACKED:
         return True
     if kind in PACKED:

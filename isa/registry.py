@@ -42,7 +42,8 @@ a name in `sets`    the type that the chosen member names
 "special"           a special register: `Special(name)`; every other kind refuses those
 ==================  ==============================================================================
 8- and 16-bit registers are VReg kind r, 64-bit ones kind d.  For ld, st and cvt a register may be
-wider than the type (a wider source arrives as its low half).  `m.types` are the type suffixes,
+wider than the type: a wider source arrives as its low half, a wider destination too, and lowering
+extends the 32-bit result into the rest.  `m.types` are the type suffixes,
 `m.mods` all qualifiers in the order written, `m.has(".sat")` tests one, `m["sem"]` is the chosen
 member of a set ('' without), `m.operand("a")` the syntax node for `e.error(..., operand=...)`.
 

@@ -15,6 +15,26 @@ OPCODES = frozenset(
     """.split()
 )
 
+# Instructions of more than one component whose shorter prefix is another instruction.
+COMPOUNDS = frozenset(
+    """
+    barrier.cluster cp.async cp.async.bulk cp.async.bulk.commit_group cp.async.bulk.prefetch
+    cp.async.bulk.prefetch.tensor cp.async.bulk.tensor cp.async.bulk.wait_group cp.async.commit_group
+    cp.async.mbarrier cp.async.wait_all cp.async.wait_group cp.reduce.async.bulk cp.reduce.async.bulk.tensor
+    fence.proxy fence.mbarrier_init mbarrier.arrive mbarrier.arrive_drop mbarrier.complete_tx mbarrier.expect_tx
+    mbarrier.init mbarrier.inval mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait mma.sp mma.sync
+    prefetch.tensormap wgmma.commit_group wgmma.fence wgmma.mma_async wgmma.mma_async.sp wgmma.wait_group
+    """.split()
+)
+
+
+def compound(opcode: str) -> str:
+    """The instruction that an opcode or syntax line belongs to: its longest known prefix."""
+    words = opcode.split("{")[0].split(" ")[0].split(".")
+    prefixes = (".".join(words[:n]) for n in range(len(words), 1, -1))
+    return next((p for p in prefixes if p in COMPOUNDS), words[0])
+
+
 # Qualifiers of the same chapter (types and shapes included) that an implemented family may not know yet.
 QUALIFIERS = frozenset(
     """

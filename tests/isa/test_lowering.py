@@ -88,3 +88,15 @@ def test_halves():
 def test_roles_are_kept():
     code, _ = lower('.role "producer"\nbar.sync 0;\n.role "consumer"\nbar.sync 1;\nret;')
     assert [op.role for op in code.ops] == ["producer", "consumer", "consumer"]
+
+
+def test_destinations_wider_than_the_result_are_extended():
+    code, _ = lower(
+        ".reg .b64 %rd<4>;\nld.param.s32 %rd1, [a]; "
+        "ld.global.u8 %rd2, [%rd3]; ld.global.v2.b32 {%rd1, %rd2}, [%rd3]; ret;",
+        params=".param .u32 a",
+    )
+    d = [op.results for op in code.ops]
+    assert names(code)[:4] == ["MOV", "SHF.R.S32", "LDG", "MOV"]
+    assert d[1] == (Half(d[0][0].reg, 1),) and code.ops[3].sources == (Const(0),)
+    assert names(code)[4:] == ["LDG", "MOV", "MOV", "EXIT"]

@@ -12,7 +12,7 @@ from isa.matching import spelled
 from isa.operands import compatible, constant
 from isa.registry import Form
 from isa.syntax import Float, Int
-from isa.vocabulary import OPCODES
+from isa.vocabulary import OPCODES, compound
 
 HEADER = """.version 8.0
 .target sm_90a
@@ -95,6 +95,8 @@ add.u32 %r1, %u1, %s1;
 ld.shared.v4.b32 {%r1, %r2, %r3, %f4}, [%r1+16];
 ld.shared.b32 {%r1}, [tile+4];
 ld.shared.b32 %r1, [%rd1];
+ld.global.b32 %rd2, [%rd1];
+st.global.u8 [%rd1], %rd2;
 setp.lt.and.s32 %p1|%p2, %r1, 1, !%p3;
 setp.lt.and.s32 q, %r1, 1, %p3;
 selp.b32 %r1, 1, 0, !q;
@@ -123,6 +125,8 @@ add.u32 %r1, %rd1, 1;
 ld.global.b32 %r1, [%r1];
 shl.b64 %rd1, %rd2, %rd1;
 mov.b16 %h1, 0f3F800000;
+ld.global.f32 %fd1, [%rd2];
+cvt.u32.u64 %r1, %r2;
 add.s32 %r1, %r2;
 add.s32 1, %r1, %r2;
 add.s32 %r1, %r2, %nothing;
@@ -177,6 +181,12 @@ def test_messages(line, words):
 def test_unimplemented_instructions_are_listed_together():
     caught = error("tcgen05.fence::before_thread_sync;\nvadd.s32.s32.s32 %r1, %r1, %r1, %r2;")
     assert isinstance(caught, UnsupportedError) and caught.exit_code == 4 and len(caught.diagnostics) == 2
+
+
+def test_compound_instructions_are_told_apart():
+    assert compound("cp.async.bulk.shared::cluster.global") == "cp.async.bulk"
+    assert compound("cp.async.bulk.tensor.DIM.DST{.tile} [d], [a];") == "cp.async.bulk.tensor"
+    assert compound("add{.sat}.s32 d, a, b;") == "add"
 
 
 def test_mistakes_outweigh_unimplemented_instructions():
