@@ -111,8 +111,16 @@ def chain_kernel(body: str, chains: int) -> str:
 
 
 def single(op: str, chains: int) -> str:
-    """BODY steps of one kind, round robin over the chains."""
-    return "".join(step(op, i % chains, i // chains) for i in range(BODY))
+    """BODY steps of one kind, round robin over the chains.
+
+    Steps of two instructions are interleaved, the first ones of all chains before the second ones, as
+    ptxas orders them.
+    """
+    lines = []
+    for index in range(BODY // chains):
+        parts = [step(op, chain, index).strip().split("; ") for chain in range(chains)]
+        lines += [f"    {part.rstrip(';')};\n" for level in zip(*parts, strict=True) for part in level]
+    return "".join(lines)
 
 
 def mixed(mix: str, independent: bool) -> str:

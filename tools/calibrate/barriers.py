@@ -33,6 +33,14 @@ def wait(address: str, label: str, parity: str = "%parity", poll: str = "try_wai
 """
 
 
+def _dependent(poll: str, parity: int, chosen: str) -> str:
+    """A poll whose predicate chooses the next address, in these kernels always the barrier's own."""
+    return f"""    mbarrier.{poll}.parity.shared::cta.b64 %done, [%address], {parity};
+    selp.b32 %value, {chosen}, %done;
+    add.u32 %address, %bar, %value;
+"""
+
+
 # name -> (one event, setup); {i} numbers the events of a turn
 EVENTS: dict[str, tuple[str, str]] = {
     "mbar_arrive_sink": ("    mbarrier.arrive.shared::cta.b64 _, [%bar];\n", init((MANY,))),
@@ -44,13 +52,11 @@ EVENTS: dict[str, tuple[str, str]] = {
     "mbar_try_wait_done": (wait("%bar", "WAIT{i}", "1"), init((1,))),
     "mbar_test_wait_done": (wait("%bar", "WAIT{i}", "1", "test_wait"), init((1,))),
     "mbar_try_wait_done_dep": (
-        "    mbarrier.try_wait.parity.shared::cta.b64 %done, [%address], 1;\n"
-        "    selp.b32 %value, 0, 64, %done;\n    add.u32 %address, %bar, %value;\n",
+        _dependent("try_wait", 1, "0, 64"),
         init((1,)) + "    mov.b32 %address, %bar;\n",
     ),
     "mbar_test_wait_notdone_dep": (
-        "    mbarrier.test_wait.parity.shared::cta.b64 %done, [%address], 0;\n"
-        "    selp.b32 %value, 64, 0, %done;\n    add.u32 %address, %bar, %value;\n",
+        _dependent("test_wait", 0, "64, 0"),
         init((1,)) + "    mov.b32 %address, %bar;\n",
     ),
     "syncwarp": ("    bar.warp.sync 0xffffffff;\n", ""),

@@ -84,13 +84,13 @@ def store(values: tuple[tuple[str, int], ...], slots: int) -> str:
 
 
 def loop(body: str, label: str = "TURN") -> str:
-    """`turns` times the body."""
+    """`turns` times the body; the counter runs early in the turn, where ptxas puts it too."""
     return f"""    mov.u32 %turn, %turns;
 {label}:
     .pragma "nounroll";
-{body}    sub.u32 %turn, %turn, 1;
+    sub.u32 %turn, %turn, 1;
     setp.ne.u32 %loop, %turn, 0;
-    @%loop bra {label};
+{body}    @%loop bra {label};
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,33 +46,24 @@ class _Launcher:
         )
 
 
-def measure_family(gpu: Gpu, family: str, only: str = "", repeat: int = 3) -> list[dict[str, Any]]:
+def measure_family(gpu: Gpu, family: str, only: str = "", repeat: int = 3) -> Iterator[dict[str, Any]]:
     """Rows of a family (those whose name or parameters contain `only`): median, least and most of `repeat`.
 
-    The rows before a failing call are kept; the failure is the last row.
+    A row that fails has `error` instead; after a failing driver call the context may be lost, so it ends there.
     """
     launcher = _Launcher(gpu)
-    rows: list[dict[str, Any]] = []
     for bench in benches(family):
         wanted = [row for row in bench.rows if only in f"{row.name} {row.params}"]
         if not wanted:
             continue
         try:
-            seen = [dict((id(row), value) for row, value in measure(bench, launcher)) for _ in range(repeat)]
-        except (CudaError, RuntimeError) as error:
-            rows.append({"name": wanted[0].name, "params": wanted[0].params, "error": str(error)[-1500:]})
-            if isinstance(error, CudaError):  # the context may be lost
-                break
+            seen = [{id(row): value for row, value in measure(bench, launcher)} for _ in range(repeat)]
+        except (CudaError, RuntimeError, ArithmeticError) as error:
+            yield {"name": wanted[0].name, "params": wanted[0].params, "error": str(error)[-1500:]}
+            if isinstance(error, CudaError):
+                return
             continue
         for row in wanted:
             values = [values[id(row)] for values in seen]
-            rows.append(
-                {
-                    "name": row.name,
-                    "params": row.params,
-                    "value": statistics.median(values),
-                    "min": min(values),
-                    "max": max(values),
-                }
-            )
-    return rows
+            spread = {"value": statistics.median(values), "min": min(values), "max": max(values)}
+            yield {"name": row.name, "params": row.params, **spread}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class Gpu:
         self._call("cuCtxSetCurrent", context)
         self._owned: list[int] = []
 
-    def __enter__(self) -> Gpu:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

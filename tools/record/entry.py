@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)([^{]*)\{", re.DOTALL)
 _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+\d+\s+)?(\.\w+)((?:\s+\.\w+)*(?:\s+\.align\s+\d+)?)?\s+([\w$%]+)(?:\[(\d+)\])?"
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import programs
+from isa.errors import AssemblyError
 from isa.expand import expand
 from isa.ptx import to_ptx
 
@@ -85,7 +86,7 @@ def export_combinations(out: Path, program: str) -> int:
         defines = dict(zip(switches, values, strict=True))
         try:
             text = ptx(program, {}, defines)
-        except Exception as error:  # an .assert of the program: not a combination
+        except AssemblyError as error:  # an .assert of the program: not a combination
             print(f"skipped {defines}: {str(error).splitlines()[0]}")
             continue
         (out / f"{label(program, {}, defines)}.ptx").write_text(text)

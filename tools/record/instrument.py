@@ -55,7 +55,7 @@ _START = """    mov.u32 %ck5, %smid;
 _END = """    mov.u64 %cd2, %clock64;
     @%cp st.global.u64 [%cd0+16], %cd2;"""
 
-_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)([^{]*)\{", re.S)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*\(([^)]*)\)([^{]*)\{", re.DOTALL)
 _EXIT = re.compile(r"(?<=[;:{}\s])(?:@(!?)(%[\w$]+)\s+)?(ret|exit)(?:\.uni)?\s*;")
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from tools.record.driver import Gpu
-from tools.record.kernel import Launch, Run, assemble, run
+from tools.record.kernel import Launch, Run, assemble, find_ptxas, run
 
 NCU_METRICS = (
     "sm__cycles_active.max",
@@ -79,11 +78,16 @@ def run_problem(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
     return {"launch": _geometry(launch), **_facts(done), "check": check()}
 
 
-def run_bench(gpu: Gpu, job: Job) -> dict[str, Any]:
-    """Run a family of the calibration suite on the GPU."""
+def run_bench(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
+    """Run a family of the calibration suite on the GPU; rows also go to a file as they come."""
     from tools.record.bench import measure_family
 
-    return {"rows": measure_family(gpu, job.bench, job.only, job.repeat)}
+    rows = []
+    with (out / f"{job.name}.rows").open("w") as file:
+        for row in measure_family(gpu, job.bench, job.only, job.repeat):
+            rows.append(row)
+            print(json.dumps(row), file=file, flush=True)
+    return {"rows": rows}
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
@@ -120,7 +124,7 @@ def run_one(job: Job, out: Path) -> dict[str, Any]:
     """One job in this process."""
     with Gpu() as gpu:
         facts = {"device": gpu.properties()}
-        return facts | (run_bench(gpu, job) if job.bench else run_problem(gpu, job, out))
+        return facts | (run_bench(gpu, job, out) if job.bench else run_problem(gpu, job, out))
 
 
 def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:
@@ -136,7 +140,7 @@ def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:
     started = time.monotonic()
     result: dict[str, Any] = {"job": asdict(job), "ok": False}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=job.seconds)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=job.seconds, check=False)
         answer = out / f"{job.name}.result.json"
         if answer.exists():
             result |= json.loads(answer.read_text())
@@ -150,13 +154,17 @@ def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:
     except OSError as error:
         result["error"] = f"could not start: {error}"
     path.unlink()
+    partial = out / f"{job.name}.rows"
+    if partial.exists():  # all rows, or those before a time-out or a crash
+        result.setdefault("rows", [json.loads(line) for line in partial.read_text().splitlines() if line])
+        partial.unlink()
     result["wall_s"] = round(time.monotonic() - started, 2)
     return result
 
 
 def compile_folder(folder: Path) -> list[dict[str, Any]]:
     """Assemble every PTX file below `folder` with ptxas; registers and spills are in the log."""
-    if shutil.which("ptxas") is None:
+    if find_ptxas() is None:
         raise SystemExit("no ptxas on PATH")
     results = []
     for path in sorted(folder.rglob("*.ptx")):
@@ -171,10 +179,14 @@ def _summary(result: dict[str, Any]) -> str:
     name = result.get("file") or result["job"]["name"]
     if not result["ok"]:
         return f"FAIL {name}: {result.get('error', '?').strip().splitlines()[-1][:200]}"
-    facts = [f"{k}={result[k]}" for k in ("time_us_median", "cycles_max_median", "registers", "check") if k in result]
+    facts = [f"{k}={result[k]}" for k in ("time_us_median", "cycles_max_median", "registers") if k in result]
     if "rows" in result:
-        facts.append(f"{len(result['rows'])} rows")
-    return f"ok   {name}: {' '.join(facts)}"
+        failed = sum("error" in row for row in result["rows"])
+        facts.append(f"{len(result['rows'])} rows, {failed} failed")
+    check = result.get("check")
+    if check:
+        facts.append(f"rel_error={check['rel_error']:.3g} max_abs_error={check['max_abs_error']:.3g}")
+    return f"{'ok   ' if not check or check['passed'] else 'WRONG'} {name}: {' '.join(facts)}"
 
 
 def _gather(out: Path) -> None:
@@ -234,7 +246,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             answer.write_text(json.dumps({"ok": True} | run_one(job, args.out), default=float))
             return 0
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the job list goes on and the result tells
             answer.write_text(json.dumps({"ok": False, "error": traceback.format_exc()[-6000:]}))
             return 1
     if args.compile:
