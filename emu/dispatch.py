@@ -156,16 +156,25 @@ class Dispatch:
         b.store(b.select(discard, old, new), pointer, align=4)
 
     def store_rows(self, rows: list[ir.Value]) -> None:
+        """Write rows from d on, under the mask.
+
+        The merge with old rows has a block of its own before the store: a select right at the store would
+        become a masked store, which many hosts execute several times slower.
+        """
         if not rows:
             return
-        b = self.builder
-        everyone = b.icmp_unsigned("==", self.mask, ir.Constant(I32, ALL_LANES))
-        with b.if_else(everyone, likely=True) as (full, partial):
-            with full:
-                for offset, value in enumerate(rows):
-                    b.store(value, self.row(self.args["d"], offset), align=32)
-            with partial:
-                lanes = b.bitcast(self.mask, vector_type("pred"))
-                for offset, value in enumerate(rows):
-                    old = self.load_row(self.args["d"], offset)
-                    b.store(b.select(lanes, value, old), self.row(self.args["d"], offset), align=32)
+        b, d = self.builder, self.args["d"]
+        whole, partial, write = b.block, *(b.append_basic_block(f"lane.{n}") for n in ("partial", "write"))
+        b.cbranch(b.icmp_unsigned("==", self.mask, ir.Constant(I32, ALL_LANES)), write, partial)
+        b.position_at_end(partial)
+        lanes = b.bitcast(self.mask, vector_type("pred"))
+        merged = [b.select(lanes, value, self.load_row(d, offset)) for offset, value in enumerate(rows)]
+        b.branch(write)
+        b.position_at_end(write)
+        for offset, pair in enumerate(zip(rows, merged, strict=True)):
+            value = b.phi(vector_type("u32"))
+            for item, block in zip(pair, (whole, partial), strict=True):
+                value.add_incoming(item, block)
+            rows[offset] = value
+        for offset, value in enumerate(rows):
+            b.store(value, self.row(d, offset), align=32)
