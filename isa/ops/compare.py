@@ -221,21 +221,25 @@ TRUE = PredConst(True)
 BITS = ("b16", "b32", "b64")
 SIGNED = ("s16", "s32", "s64")
 UNSIGNED = ("u16", "u32", "u64")
-KINDS: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
+KINDS: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [  # comparisons, types, optional qualifier
     (("eq", "ne"), BITS, ""),
     (tuple(INTEGER), SIGNED, ""),
     ((*INTEGER, *SYNONYM), UNSIGNED, ""),
-    (tuple(FLOAT), ("f32", "f16"), "{.ftz}"),
-    (tuple(FLOAT), ("f64", "bf16"), ""),
+    (tuple(FLOAT), ("f32",), "{.ftz}"),
+    (tuple(FLOAT), ("f64",), ""),
 ]
+HALF_KINDS = [(tuple(FLOAT), ("f16",), "{.ftz}"), (tuple(FLOAT), ("bf16",), "")]
 
 
 def setp(e: Emitter, m: Match) -> None:
-    """p = (a CMP b) BOOL c; q = !(a CMP b) BOOL c."""
-    compare(e, m, m.p, m.q, m["T"])
+    """p = (a CMP b) BOOL c; q = !(a CMP b) BOOL c (not for halves)."""
+    compare(e, m, m.p, None if m["T"] in ("f16", "bf16") else m.q, m["T"])
 
 
-for _cmps, _types, _ftz in KINDS:
+for _cmps, _types, _ftz in KINDS + HALF_KINDS:
     _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL)}
     _kinds = {"a": "T", "b": "T", "c": "pred", "p": "pred", "q": "pred"}
-    instruction(f"setp.CMP{_ftz}.T p|q, a, b;", f"setp.CMP.BOOL{_ftz}.T p|q, a, b, c;", sets=_sets, types=_kinds)(setp)
+    _p = "p" if (_cmps, _types, _ftz) in HALF_KINDS else "p|q"
+    instruction(f"setp.CMP{_ftz}.T {_p}, a, b;", f"setp.CMP.BOOL{_ftz}.T {_p}, a, b, c;", sets=_sets, types=_kinds)(
+        setp
+    )

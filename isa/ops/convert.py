@@ -14,7 +14,7 @@ from isa.ops.compare import FSETP_ABS, GT, ISETP, ISETP_EX, LT, TRUE
 from isa.ops.float32 import FADD, FADD_ANY, FADD_FTZ
 from isa.ops.integer import IADD3_IF, SGXT, SGXT_U32
 from isa.ops.logic import AND
-from isa.ops.move import MOV
+from isa.ops.move import MOV, move64
 from isa.ops.select import SEL
 from isa.ops.shift import SHF_L, SHF_R_S32
 from isa.registry import Const, Emitter, Match, Value, instruction
@@ -238,29 +238,27 @@ def widened(e: Emitter, x: Value, type: str) -> Value:
     return d
 
 
-def integer(e: Emitter, m: Match) -> None:
+def integer(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
     """d = a extended, or reduced modulo 2^n; a narrow result is extended to its register."""
-    target, source = m["D"], m["A"]
     width, have = int(target[1:]), int(source[1:])
-    if m.has(".sat") and _limits(target) != _limits(source):
-        saturated(e, m.d, m.a, target, source)
-        return
-    word = e.lo(m.a) if have == 64 else m.a
+    word = e.lo(a) if have == 64 else a
     if width == 64 and have == 64:
-        e(MOV, e.lo(m.d), word)
-        e(MOV, e.hi(m.d), e.hi(m.a))
+        move64(e, d, a)
     elif width == 64:
-        low = widened(e, word, source)
-        e(MOV, e.lo(m.d), low)
-        if source[0] == "s":
-            e(SHF_R_S32, e.hi(m.d), low, Const(31))
-        else:
-            e(MOV, e.hi(m.d), ZERO)
+        _extend64(e, d, widened(e, word, source), source[0] == "s")
     elif min(width, have) == 32:
-        e(MOV, m.d, word)
+        e(MOV, d, word)
     else:
         kind = source if have <= width else target
-        e(SGXT if kind[0] == "s" else SGXT_U32, m.d, word, Const(min(width, have)))
+        e(SGXT if kind[0] == "s" else SGXT_U32, d, word, Const(min(width, have)))
+
+
+def _extend64(e: Emitter, d: Value, low: Value, is_signed: bool) -> None:
+    e(MOV, e.lo(d), low)
+    if is_signed:
+        e(SHF_R_S32, e.hi(d), low, Const(31))
+    else:
+        e(MOV, e.hi(d), ZERO)
 
 
 def _limits(type: str) -> tuple[int, int]:
@@ -271,32 +269,24 @@ def _limits(type: str) -> tuple[int, int]:
 def saturated(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
     """`.sat`: limits by I2I for up to 16 bits, by comparison and selection for 32 and 64."""
     have, width = int(source[1:]), int(target[1:])
-    low, high = _limits(target)
-    if have < 64 and width < 32:
-        word = source[0] + "32"
-        e(I2I[target, word], d, widened(e, a, source))
-    elif have < 64:
-        value = widened(e, a, source)
-        for cmp, limit in (("lt", low), ("gt", high)):
-            if _limits(source[0] + "32")[cmp == "gt"] * (1 if cmp == "gt" else -1) > limit * (1 if cmp == "gt" else -1):
-                p, limited = e.tmp("p"), e.tmp()
-                e(ISETP[cmp, source[0] + "32"], p, value, Const(limit & M32))
-                e(SEL, limited, Const(limit & M32), value, p)
-                value = limited
-        _store(e, d, value, target, source)
-    else:
+    if have == 64:
         _saturated64(e, d, a, target, source)
-
-
-def _store(e: Emitter, d: Value, value: Value, target: str, source: str) -> None:
-    if int(target[1:]) < 64:
-        e(MOV, d, value)
         return
-    e(MOV, e.lo(d), value)
-    if source[0] == "s" and target[0] == "s":
-        e(SHF_R_S32, e.hi(d), value, Const(31))
+    value, word = widened(e, a, source), source[0] + "32"
+    if width < 32:
+        e(I2I[target, word], d, value)
+        return
+    if source[0] == "s":  # to unsigned: only negative values are out of range
+        cmp, limit = "lt", 0
+    else:  # u32 to s32: only values from 2^31 on
+        cmp, limit = "gt", M32 >> 1
+    p, limited = e.tmp("p"), e.tmp()
+    e(ISETP[cmp, word], p, value, Const(limit))
+    e(SEL, limited, Const(limit), value, p)
+    if width == 64:
+        _extend64(e, d, limited, False)
     else:
-        e(MOV, e.hi(d), ZERO)
+        e(MOV, d, limited)
 
 
 def _saturated64(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
@@ -324,18 +314,38 @@ def _saturated64(e: Emitter, d: Value, a: Value, target: str, source: str) -> No
 INTEGERS = tuple(f"{sign}{width}" for sign in "su" for width in (8, 16, 32, 64))
 
 
-@instruction("cvt{.sat}.D.A d, a;", sets={"D": INTEGERS, "A": INTEGERS}, types={"d": "D", "a": "A"})
+@instruction("cvt.D.A d, a;", sets={"D": INTEGERS, "A": INTEGERS}, types={"d": "D", "a": "A"})
 def convert_integer(e: Emitter, m: Match) -> None:
-    """Integer to integer."""
-    integer(e, m)
+    """Integer to integer: extended, or reduced modulo 2^n."""
+    integer(e, m.d, m.a, m["D"], m["A"])
+
+
+def convert_saturated(e: Emitter, m: Match) -> None:
+    """Integer to integer, clamped to the target's range."""
+    saturated(e, m.d, m.a, m["D"], m["A"])
+
+
+for _target in INTEGERS:
+    _low, _high = _limits(_target)
+    _sources = tuple(t for t in INTEGERS if _limits(t)[0] < _low or _limits(t)[1] > _high)
+    instruction("cvt.sat.D.A d, a;", sets={"D": (_target,), "A": _sources}, types={"d": "D", "a": "A"})(
+        convert_saturated
+    )
 
 
 @instruction(
-    "cvt.RND{.relu}{.ftz}.D.f32 d, a;", sets={"RND": ("rn", "rz"), "D": ("f16", "bf16")}, types={"d": "D", "a": "f32"}
+    "cvt.RND{.ftz}.D.f32 d, a;",
+    "cvt.RND.relu.D.f32 d, a;",
+    sets={"RND": ("rn", "rz"), "D": ("f16", "bf16")},
+    types={"d": "D", "a": "f32"},
 )
 def narrow(e: Emitter, m: Match) -> None:
-    """d = a in half precision: the low half of a pack with zero."""
-    e(F2FP[m["D"], m["RND"], m.has(".relu")], m.d, ZERO, m.a)
+    """d = a in half precision: the low half of a pack with zero.  An input that .ftz flushes is zero in f16 anyway."""
+    a = m.a
+    if m.has(".ftz") and m["D"] == "bf16":
+        a = e.tmp()
+        e(FADD_FTZ, a, m.a, Const(SIGN32))
+    e(F2FP[m["D"], m["RND"], m.has(".relu")], m.d, ZERO, a)
 
 
 @instruction(

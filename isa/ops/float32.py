@@ -310,7 +310,11 @@ def copysign(e: Emitter, m: Match) -> None:
     e(LOP3_LUT, m.d, m.a, m.b, Const(SIGN32), imm=0xE4)
 
 
-@instruction("testp.OP.f32 p, a;", sets={"OP": ("finite", "infinite", "number", "notanumber", "normal", "subnormal")})
+@instruction(
+    "testp.OP.f32 p, a;",
+    sets={"OP": ("finite", "infinite", "number", "notanumber", "normal", "subnormal")},
+    types={"p": "pred"},
+)
 def testp(e: Emitter, m: Match) -> None:
     """p = a is of the class, by comparisons of the bits without sign; ptxas counts zeros as normal."""
     size = e.tmp()

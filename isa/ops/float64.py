@@ -162,7 +162,7 @@ TESTS = {
 OUTCOMES = {"eq": EQ, "ne": LT | GT, "lt": LT, "le": LT | EQ, "gt": GT, "ge": GT | EQ}
 
 
-@instruction("testp.OP.f64 p, a;", sets={"OP": tuple(TESTS)})
+@instruction("testp.OP.f64 p, a;", sets={"OP": tuple(TESTS)}, types={"p": "pred"})
 def testp(e: Emitter, m: Match) -> None:
     """p = a is of the class, by comparisons of the bits without sign; zeros count as normal, as for f32."""
     size = e.tmp()

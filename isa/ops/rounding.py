@@ -252,11 +252,13 @@ def _form(syntax: str, lower: Any, **sets: tuple[str, ...]) -> None:
     instruction(syntax, sets=sets, types={"d": "D", "a": "A"})(lower)
 
 
-ALL_INTEGERS = (*INTEGERS, *NARROW)
+ALL_INTEGERS, WIDE_INTEGERS = (*INTEGERS, *NARROW), (*INTEGERS, "s16", "u16")
 ROUND = tuple(INTEGRAL)
 _form("cvt.RND{.ftz}{.sat}.D.A d, a;", to_integer, RND=ROUND, D=ALL_INTEGERS, A=("f32",))
-_form("cvt.RND{.sat}.D.A d, a;", to_integer, RND=ROUND, D=ALL_INTEGERS, A=("f16", "bf16", "f64"))
-_form("cvt.RND.D.A d, a;", from_int, RND=MODES, D=("f32", "f64", "f16", "bf16"), A=ALL_INTEGERS)
+_form("cvt.RND{.sat}.D.A d, a;", to_integer, RND=ROUND, D=ALL_INTEGERS, A=("f16", "f64"))
+_form("cvt.RND.D.A d, a;", to_integer, RND=ROUND, D=WIDE_INTEGERS, A=("bf16",))
+_form("cvt.RND.D.A d, a;", from_int, RND=MODES, D=("f32", "f64", "f16"), A=ALL_INTEGERS)
+_form("cvt.RND.D.A d, a;", from_int, RND=MODES, D=("bf16",), A=WIDE_INTEGERS)
 _form("cvt{.ftz}.D.A d, a;", float_to_float, D=("f64",), A=("f32",), RND=())
 _form("cvt.D.A d, a;", float_to_float, D=("f64",), A=("f16",), RND=())
 _form("cvt.RND{.ftz}.D.A d, a;", float_to_float, RND=MODES, D=("f32",), A=("f64",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isa.bits import F32
 from isa.micro import lane
-from isa.ops.compare import BOOL, FSETP, ISETP, KINDS, compare
+from isa.ops.compare import BOOL, FSETP, HALF_KINDS, ISETP, KINDS, compare
 from isa.registry import Const, Emitter, Match, instruction
 
 SEL = lane(
@@ -55,8 +55,9 @@ def set_value(e: Emitter, m: Match) -> None:
     e(SEL, m.d, Const(F32.one if m["D"] == "f32" else 0xFFFFFFFF), Const(0), p)
 
 
-for _cmps, _types, _ftz in KINDS:
-    _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": ("u32", "s32", "f32")}
+for _cmps, _types, _ftz in KINDS + HALF_KINDS:
+    _results = ("u32", "s32") if (_cmps, _types, _ftz) in HALF_KINDS else ("u32", "s32", "f32")
+    _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": _results}
     _kinds = {"a": "T", "b": "T", "c": "pred", "d": "D"}
     instruction(f"set.CMP{_ftz}.D.T d, a, b;", f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;", sets=_sets, types=_kinds)(
         set_value
