@@ -36,9 +36,8 @@ def show(machine: str, prefix: str, overrides: tuple[str, ...]) -> int:
     rows = [(path, number) for path, number in loaded.numbers.items() if path.startswith(prefix)]
     if not rows:
         raise click.UsageError(f"no parameter of {loaded.name} starts with '{prefix}'")
-    out = table(f"{loaded.name}: {loaded.description}", "parameter", "value", "status", "source", left=1)
-    for column in out.columns[2:]:
-        column.justify, column.no_wrap = "left", False
+    out = table(f"{loaded.name}: {loaded.description}", "parameter", "value", "status", "source", left=4)
+    out.columns[1].justify = "right"
     for path, number in rows:
         out.add_row(path, _text(number), number.status, Text(_source(number)))
     click.echo(render(out, width=160), nl=False)

@@ -21,7 +21,7 @@ def source(result: Result, limit: int = 20) -> Table:
     for line in sorted(costly, key=lambda line: (line.file, line.line)):
         place = f"{PurePath(line.file).name}:{line.line}"
         share = percent(cycles[id(line)] / everything)
-        text = Text(line.text.strip())  # not a string: brackets would be markup
+        text = Text(" ".join(line.text.split()), no_wrap=True, overflow="ellipsis")  # a string's brackets are markup
         out.add_row(place, line.role, text, count(line.warp_instructions), share, _main_reason(line))
     return out
 

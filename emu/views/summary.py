@@ -12,9 +12,8 @@ from emu.views.text import count, percent, table
 
 def summary(result: Result) -> Table:
     """Cycles, time, rates, busy units, resources and numerics of one run."""
-    out = table(f"{result.kernel} on {result.machine}", "", "")
+    out = table(f"{result.kernel} on {result.machine}", "", "", left=2)
     out.show_header = False
-    out.columns[1].justify = "left"
     for name, text in _rows(result):
         out.add_row(name, text)
     return out

@@ -10,10 +10,13 @@ from rich.table import Table
 
 
 def table(title: str, *columns: str, left: int = 1) -> Table:
-    """A table whose first `left` columns are text; the others are numbers, to the right."""
-    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    """A table whose first `left` columns are text; the others are numbers, to the right.
+
+    Only the last text column gives way when the table is too wide.
+    """
+    out = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=len(title))
     for i, name in enumerate(columns):
-        out.add_column(name, justify="left" if i < left else "right", no_wrap=i >= left, overflow="fold")
+        out.add_column(name, justify="left" if i < left else "right", no_wrap=i != left - 1, overflow="fold")
     return out
 
 

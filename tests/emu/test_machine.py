@@ -19,6 +19,8 @@ from emu.machine import (
     parameters,
 )
 from emu.stalls import REASONS
+from isa import registry
+from isa.micro import MICROS
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,6 +80,11 @@ def test_timing_classes_are_those_of_the_contract():
     block = re.search(r"Timing classes \(names; numbers in machine files\): `([^`]*)`", text)
     assert block is not None
     assert set(block.group(1).split()) == set(parameters().classes)
+
+
+def test_micro_operations_use_known_timing_classes():
+    registry.load()
+    assert {op.timing for op in MICROS.values()} <= set(parameters().classes)
 
 
 def test_reasons_and_pipes_of_timing_are_known():
