@@ -1,4 +1,4 @@
-"""Wide and 64-bit integer arithmetic (PTX ISA 9.7.1): products, min, max, abs, sad, and the high halves of narrow ones."""
+"""Integer arithmetic in several steps (PTX ISA 9.7.1): 64-bit products, min, max, abs, sad, high halves, add.sat."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from isa.ops.compare import GT, ISETP, ISETP_EX, LT, TRUE
 from isa.ops.integer import (
     IADD3,
     IADD3_CC,
+    IADD3_NEG,
     IADD3_X,
     IMAD,
     IMAD_WIDE,
@@ -20,6 +21,7 @@ from isa.ops.integer import (
     sub64,
     widened16,
 )
+from isa.ops.logic import LOP3_LUT, XOR
 from isa.ops.move import MOV, move64
 from isa.ops.select import SEL
 from isa.ops.shift import SHF_R_S32, SHF_R_U32, SHF_R_U64
@@ -125,6 +127,20 @@ def min_max(e: Emitter, m: Match) -> None:
 def absolute(e: Emitter, m: Match) -> None:
     """d = |a|."""
     move64(e, m.d, abs64(e, m.a))
+
+
+@instruction("add.sat.s32 d, a, b;", "sub.sat.s32 d, a, b;")
+def add_saturated(e: Emitter, m: Match) -> None:
+    """d = a + b or a - b, clamped to the type: the wrapped result's sign tells an overflow."""
+    plus = m.form.opcode == "add"
+    total, overflow, sign, limit, p = e.tmp(), e.tmp(), e.tmp(), e.tmp(), e.tmp("p")
+    e(IADD3 if plus else IADD3_NEG, total, m.a, m.b)
+    # (a ^ total) & (b ^ total), or (a ^ total) & (a ^ b): negative exactly on overflow
+    e(LOP3_LUT, overflow, m.a, m.b, total, imm=0x42 if plus else 0x18)
+    e(SHF_R_S32, sign, m.a, Const(31))
+    e(XOR, limit, sign, Const(0x7FFFFFFF))
+    e(ISETP["lt", "s32"], p, overflow, ZERO)
+    e(SEL, m.d, limit, total, p)
 
 
 @instruction("sad.T d, a, b, c;", sets={"T": INT64})
