@@ -1,0 +1,94 @@
+"""Recording: PTX parsing, clock instrumentation, jobs that fail alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tools.record import run_kernel
+from tools.record.entry import SCALARS, Parameter, entries, scalar_bytes
+from tools.record.instrument import InstrumentError, SmTimes, with_clocks
+from tools.record.kernel import CLOCK_PTX
+
+TEXT = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry first(
+    .param .u64 out,
+    .param .align 64 .b8 map[128],
+    .param .f32 scale // a comment with ret;
+) .reqntid 64, 1, 1
+{
+    .reg .pred %p;
+    .reg .b32 %r<3>;
+    mov.u32 %r0, %tid.x;
+    setp.eq.u32 %p, %r0, 40;
+    @%p ret;
+    @!%p bra NEXT;
+    { .reg .b32 %x; mov.u32 %x, 1; }
+NEXT:
+    ret;
+}
+.visible .entry second() { ret; }
+"""
+
+Assemble = Callable[[str, str], tuple[bool, str]]
+
+
+def test_entries_are_read() -> None:
+    first, second = entries(TEXT)
+    assert first.name == "first" and first.block == (64, 1, 1)
+    assert [(p.type, p.size) for p in first.parameters] == [(".u64", 8), (".b8", 128), (".f32", 4)]
+    assert second.parameters == () and second.block is None
+
+
+@given(st.sampled_from(sorted(SCALARS)), st.integers(0, 100))
+def test_scalars_keep_their_value(type_: str, value: int) -> None:
+    size = np.dtype(SCALARS[type_]).itemsize
+    raw = scalar_bytes(Parameter("x", type_, size), value)
+    assert len(raw) == size and np.frombuffer(raw, SCALARS[type_])[0] == value
+
+
+def test_a_scalar_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="takes 4 bytes"):
+        scalar_bytes(Parameter("x", ".u32", 4), np.float64(1))
+
+
+def test_every_exit_records_and_ptxas_agrees(ptxas: Assemble) -> None:
+    text = with_clocks(TEXT, "first")
+    assert text.count("%clock64") == 3  # the entry and two exits
+    assert text.count("ret;") == TEXT.count("ret;") - 1  # the comment is gone
+    accepted, messages = ptxas(text, "sm_90a")
+    assert accepted, messages
+    assert ptxas(CLOCK_PTX, "sm_90a")[0]
+
+
+def test_an_unknown_kernel_is_an_error() -> None:
+    with pytest.raises(InstrumentError, match="no kernel third"):
+        with_clocks(TEXT, "third")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10**6), st.integers(1, 10**6)), min_size=1))
+def test_the_busiest_sm_decides(warps: list[tuple[int, int, int]]) -> None:
+    table = np.array([(sm, start, start + length) for sm, start, length in warps], np.uint64)
+    times = SmTimes.of(np.vstack([table, np.zeros((2, 3), np.uint64)]))
+    spans = [max(s + n for m, s, n in warps if m == sm) - min(s for m, s, _ in warps if m == sm) for sm, _, _ in warps]
+    assert times.cycles_max == max(spans)
+    assert times.sms == len({sm for sm, _, _ in warps}) and times.warps == len(warps)
+
+
+def test_a_failing_job_leaves_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [{"name": name, "ptx": str(tmp_path / "missing.ptx"), "problem": "softmax"} for name in ("a", "b")]
+    listing = tmp_path / "jobs.json"
+    listing.write_text(json.dumps(jobs))
+    assert run_kernel.main(["--jobs", str(listing), "--out", str(tmp_path / "out")]) == 1
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [r["job"]["name"] for r in results] == ["a", "b"]
+    assert all(not r["ok"] and r["error"] for r in results)
+    assert capsys.readouterr().out.count("FAIL") == 2
