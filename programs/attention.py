@@ -22,7 +22,8 @@ LSE_TOLERANCE = 1e-3
 
 
 class FlashAttention3(Problem):
-    """Forward attention by `fa3.mptx`; q, k, v, o are [batch, seqlen, heads, head_dim], lse [batch, heads, seqlen]."""
+    """Forward attention by `fa3.mptx`: q and o [batch, seqlen, heads, head_dim], lse [batch, heads, seqlen], f32;
+    k and v [batch, seqlen_k, heads_k, head_dim]."""
 
     kernel = "fa3"
     outputs = ("o", "lse")
@@ -31,7 +32,7 @@ class FlashAttention3(Problem):
         Option("seqlen_k", int, 0, "keys; 0: as many as query rows"),
         Option("head_dim", int, 128, "columns of q, k and v"),
         Option("heads", int, 16, "heads"),
-        Option("heads_k", int, 0, "heads of k and v; 0: as many as heads"),
+        Option("heads_k", int, 0, "heads of k and v, each shared by heads / heads_k; 0: as many as heads"),
         Option("batch", int, 1, "batch"),
         Option("dtype", str, "fp16", "type of q, k, v and o", tuple(FLOAT16)),
         Option("inputs", str, "normal", "random inputs: N(0, 1), or with rare large outliers", ("normal", "outlier")),
@@ -46,8 +47,9 @@ class FlashAttention3(Problem):
             raise ValueError(f"seqlen_k must be at least 1, not {self.seqlen_k}")
         if self.values["head_dim"] != 128:
             raise ValueError(f"fa3 has head_dim 128 only, not {self.values['head_dim']}")
-        if (self.values["heads_k"] or self.heads) != self.heads:
-            raise ValueError(f"fa3 needs heads_k equal to heads ({self.heads}), not {self.values['heads_k']}")
+        self.heads_k = int(self.values["heads_k"]) or self.heads
+        if self.heads_k < 1 or self.heads % self.heads_k:
+            raise ValueError(f"heads_k must divide heads ({self.heads}), {self.heads_k} does not")
         self.head_dim: int = self.values["head_dim"]
         self.dtype: str = self.values["dtype"]
 
@@ -76,12 +78,17 @@ class FlashAttention3(Problem):
         blocks = stages * self.kv_tile * row
         return max(blocks, QUERY_TILE * row) + blocks + QUERY_TILE * row + 8 * (4 * stages + 3)
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, int, int, int]]:
+        """Shapes of the inputs."""
+        keys = (self.batch, self.seqlen_k, self.heads_k, self.head_dim)
+        return {"q": (self.batch, self.seqlen, self.heads, self.head_dim), "k": keys, "v": keys}
+
     def make_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Normal q, k, v; outliers are those of the FlashAttention-3 paper: N(0,1) + N(0,100) * Bernoulli(0.001)."""
         rng = np.random.default_rng(seed)
         made: dict[str, Array] = {}
-        for name, rows in (("q", self.seqlen), ("k", self.seqlen_k), ("v", self.seqlen_k)):
-            shape = (self.batch, rows, self.heads, self.head_dim)
+        for name, shape in self.shapes.items():
             values = rng.standard_normal(shape, dtype=np.float32)
             if self.values["inputs"] == "outlier":
                 large = rng.standard_normal(shape, dtype=np.float32) * np.float32(10.0)
@@ -92,8 +99,7 @@ class FlashAttention3(Problem):
     def adopt(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The user's own q, k, v (and scale), rounded to the problem's type; ValueError when a shape is wrong."""
         adopted: dict[str, Array] = {}
-        for name, rows in (("q", self.seqlen), ("k", self.seqlen_k), ("v", self.seqlen_k)):
-            shape = (self.batch, rows, self.heads, self.head_dim)
+        for name, shape in self.shapes.items():
             if name not in arrays or arrays[name].shape != shape:
                 found = arrays[name].shape if name in arrays else "missing"
                 raise ValueError(f"input {name} must have shape {shape}, it is {found}")
@@ -118,7 +124,7 @@ class FlashAttention3(Problem):
         arrays = {"q": inputs["q"], "k": inputs["k"], "v": inputs["v"], "o": o, "lse": lse}
         rows = {"q": QUERY_TILE, "k": self.kv_tile, "v": self.kv_tile, "o": QUERY_TILE // 2}
         maps = [TensorMap(arrays[name], (BOX_COLUMNS, box, 1, 1), 128, AXES) for name, box in rows.items()]
-        sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.tiles)]
+        sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.heads // self.heads_k, self.tiles)]
         scale = np.float32(self.softmax_scale(inputs) * math.log2(math.e))
         threads = 384 if int(self.defines["SPECIALIZE"]) else 256
         return Launch(
@@ -139,8 +145,9 @@ class FlashAttention3(Problem):
             pair, block = divmod(tile, blocks)
             batch, head = divmod(pair, self.heads)
             rows = slice(block * QUERY_TILE, min((block + 1) * QUERY_TILE, self.seqlen))
-            q, k, v = (inputs[name][batch, :, head] for name in "qkv")
-            o, lse = reference(q[rows], k, v, self.softmax_scale(inputs))
+            key_head = head // (self.heads // self.heads_k)
+            k, v = (inputs[name][batch, :, key_head] for name in "kv")
+            o, lse = reference(inputs["q"][batch, rows, head], k, v, self.softmax_scale(inputs))
             errors.add(outputs["o"][batch, rows, head], o)
             worst = np.abs(outputs["lse"][batch, head, rows].astype(np.float64) - lse).max()
             lse_error = max(lse_error, float("inf") if np.isnan(worst) else float(worst))
@@ -161,7 +168,7 @@ class FlashAttention3(Problem):
             "seqlen_k": self.seqlen_k,
             "head_dim": self.head_dim,
             "heads": self.heads,
-            "heads_k": self.heads,
+            "heads_k": self.heads_k,
             "batch": self.batch,
             "dtype": self.dtype,
             "causal": False,

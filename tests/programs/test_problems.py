@@ -10,7 +10,7 @@ from programs.problem import ErrorSum
 from programs.tensormap import TensorMap
 
 SMALL = {
-    "fa3": {"seqlen": 150, "seqlen_k": 40, "heads": 2, "batch": 2},
+    "fa3": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "gemm": {"m": 150, "n": 264, "k": 72},
     "softmax": {"rows": 9, "cols": 100},
     "vector_add": {"n": 1000},
@@ -21,6 +21,7 @@ def naive(name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs by the textbook, in float64."""
     x = {key: value.astype(np.float64) for key, value in inputs.items()}
     if name == "fa3":
+        x |= {key: x[key].repeat(2, axis=2) for key in "kv"}  # heads 0, 1 share head 0 of k and v
         scores = np.einsum("bqhd,bkhd->bhqk", x["q"], x["k"]) / math.sqrt(128)
         weights = np.exp(scores)
         total = weights.sum(-1, keepdims=True)
@@ -105,7 +106,7 @@ def test_user_inputs() -> None:
     ("name", "options", "message"),
     [
         ("fa3", {"head_dim": 64}, "head_dim 128"),
-        ("fa3", {"heads": 4, "heads_k": 2}, "heads_k"),
+        ("fa3", {"heads": 4, "heads_k": 3}, "heads_k must divide"),
         ("fa3", {"seqlen_k": -1}, "seqlen_k"),
         ("fa3", {"dtype": "fp8"}, "one of fp16, bf16"),
         ("fa3", {"causal": True}, "unknown option causal"),
