@@ -40,7 +40,7 @@ from emu.state import (
     WARP_SLOTS,
 )
 from emu.units import launch, mbarrier, tensor, tma
-from emu.units.common import F_PC, PARK, RETRY, fault
+from emu.units.common import F_PC, PARK, RETRY, fault, instrs_of, warps_of
 from emu.units.control import pop
 from emu.units.sharing import steal, tensor_busy
 
@@ -69,7 +69,7 @@ def charge(S: Any, W: Any, pc: int, reason: int, cycles: int) -> None:
 
 
 @compiled
-def settle(S: Any, C: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
+def settle(S: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
     """Charge the cycles since the last issue, up to `t` (exclusive)."""
     n = W.last + 1
     if n >= t:
@@ -78,7 +78,7 @@ def settle(S: Any, C: Any, W: Any, pc: int, t: int, pipe_until: int, port_until:
     if x > n:
         charge(S, W, pc, R_WAIT, x - n)
         n = x
-    x = min(W.ready, t)
+    x = min(S.ready[W.slot], t)
     if x > n:
         charge(S, W, pc, W.reason, x - n)
         n = x
@@ -114,7 +114,8 @@ def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
             ready, reason = x, R_WAIT
     W.dep_ready = max(ready, gap_until)
     W.dep_reason = reason
-    W.npipe, W.nflags, W.nthrottle = J.pipe, J.flags, J.throttle
+    W.nthrottle = J.throttle
+    S.next_pipe[W.slot], S.next_ports[W.slot] = W.sub * PIPES + J.pipe, J.flags & REGS
 
 
 @compiled
@@ -137,15 +138,16 @@ def result_times(S: Any, W: Any, I: Any, when: int) -> None:
 
 
 @compiled
-def stuck(S: Any, warps: Any, instrs: Any) -> bool:
+def stuck(S: Any) -> bool:
     """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
     if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail:
         return False
+    warps, instrs = warps_of(S.warp_at, WARP_SLOTS), instrs_of(S.instr_at, S.npc)
     for k in range(WARP_SLOTS):
         W = warps[k]
         if W.state != LIVE:
             continue
-        if W.ready != NEVER:
+        if S.ready[k] != NEVER:
             return False
         if W.block == BLOCK_MBAR and not instrs[W.wait_pc].flags & SPIN:
             return False
@@ -153,75 +155,80 @@ def stuck(S: Any, warps: Any, instrs: Any) -> bool:
 
 
 @compiled
-def close(S: Any, C: Any, warps: Any, t: int) -> None:
+def close(S: Any, t: int) -> None:
     """Charge what live warps have waited so far (at a deadlock, limit or fault)."""
+    warps = warps_of(S.warp_at, WARP_SLOTS)
     for k in range(WARP_SLOTS):
         W = warps[k]
         if W.state == LIVE:
-            settle(S, C, W, max(W.pc, 0), t, 0, 0)
+            settle(S, W, min(max(W.pc, 0), S.npc - 1), t, 0, 0)
             W.last = t - 1
 
 
 @compiled
-def pick(S: Any, C: Any, warps: Any, s: int, t: int) -> int:
+def pick(S: Any, C: Any, s: int, t: int) -> int:
     """The warp that sub-partition `s` issues from in cycle `t`: the last one if it can, else the youngest.
 
     Returns its slot, or -1; `sub_next` becomes the next cycle in which one of the others might issue.
     """
-    busy = tensor_busy(S, t)
-    granted = not busy or t >= S.grant_next[s]
-    last, chosen = S.sub_last[s], -1
-    soonest = NEVER
+    throttled = tensor_busy(S, t) and t < S.grant_next[s]
+    last, chosen, soonest = S.sub_last[s], -1, NEVER
     for k in range(S.sub_count[s] - 1, -1, -1):
         slot = S.sub_warps[s * 16 + k]
-        W = warps[slot]
-        g = W.ready
-        pipe = (S.pipe_free[s * PIPES + W.npipe] + 255) >> 8
-        if pipe > g:
-            g = pipe
-        if g <= t and not granted and W.nflags & REGS:
-            if not (W.streak >= C.stream_length and slot == last and W.last == t - 1):
+        g = S.ready[slot]
+        if g <= t:
+            g = (S.pipe_free[S.next_pipe[slot]] + 255) >> 8
+            if g <= t and throttled and S.next_ports[slot] and not streams(S, C, s, slot, t):
                 g = min(S.grant_next[s], S.mma_busy_end)
-        if g <= t and (chosen < 0 or slot == last):
-            if chosen >= 0:
-                soonest = min(soonest, t + 1)
-            chosen = slot
-        elif g < soonest:
+            if g <= t:
+                if chosen >= 0:
+                    soonest = t + 1
+                if chosen < 0 or slot == last:
+                    chosen = slot
+                continue
+        if g < soonest:
             soonest = g
     S.sub_next[s] = max(soonest, t + 1)
     return chosen
 
 
-def run(S: Any, C: Any, warps: Any, instrs: Any) -> None:
+@compiled
+def streams(S: Any, C: Any, s: int, slot: int, t: int) -> bool:
+    """Whether a warp is in an unbroken stream of one instruction a cycle, which keeps the ports."""
+    W = warps_of(S.warp_at, WARP_SLOTS)[slot]
+    return bool(slot == S.sub_last[s] and W.last == t - 1 and W.streak >= C.stream_length)
+
+
+def run(S: Any, C: Any) -> None:
     """Advance one SM until it finishes, cannot progress, faults, or reaches `S.limit`."""
     t = S.now
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    instrs = instrs_of(S.instr_at, S.npc)
     while S.status == RUNNING:
         if t >= S.next_event:
             advance(S, C, t)
         if S.fault:
             break
         for s in range(SUBPARTITIONS):
-            if S.sub_next[s] > t:
-                continue
-            slot = pick(S, C, warps, s, t)
-            if slot >= 0:
-                issue(S, C, warps[slot], instrs, s, t)
+            if S.sub_next[s] <= t:
+                slot = pick(S, C, s, t)
+                if slot >= 0:
+                    issue(S, C, warps[slot], instrs, s, t)
         if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0:
             S.status = FINISHED
             t += 1
             break
         following = min(min(S.sub_next[0], S.sub_next[1]), min(S.sub_next[2], S.sub_next[3]))
         following = min(following, S.next_event)
-        if following >= S.give_up and stuck(S, warps, instrs):
-            S.status = DEADLOCK
-            break
-        if following >= NEVER:
+        if (following >= S.give_up and stuck(S)) or following >= NEVER:
             S.status = DEADLOCK
             break
         t = max(following, t + 1)
         if t >= S.limit:
             t = S.limit
             S.status = QUANTUM
+    if S.status != FINISHED and S.status != QUANTUM:
+        close(S, t)
     S.now = t
 
 
@@ -247,49 +254,47 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         port_until = min(S.grant_next[s], t)
     latency = int(I.latency)
     if I.kind == 0:
-        settle(S, C, W, pc, t, pipe_until, port_until)
+        settle(S, W, pc, t, pipe_until, port_until)
         lane_dispatch(
             I.op, W.row_at, I.d, I.a, I.b, I.c, W.pred_at, I.pd, I.pd2, I.pa, I.pb, I.flip, I.imm, m
         )  # fmt: skip
         W.pc = pc + 1
+        finish_issue(S, C, W, I, s, t, pc, pipe_at, busy, latency)
     else:
-        before_ready, before_reason, before_gap = W.ready, W.reason, W.gap_until
+        before_ready, before_reason = S.ready[W.slot], W.reason
         W.dep_ready, W.dep_reason = 0, I.reason
         code = execute(S, C, W, I, t, m)
-        after_ready, after_reason = W.ready, W.reason
-        W.ready, W.reason, W.gap_until = before_ready, before_reason, before_gap
-        settle(S, C, W, pc, t, pipe_until, port_until)
-        W.ready, W.reason = after_ready, after_reason
+        after_ready, after_reason = S.ready[W.slot], W.reason
+        S.ready[W.slot], W.reason = before_ready, before_reason
+        settle(S, W, pc, t, pipe_until, port_until)
+        S.ready[W.slot], W.reason = after_ready, after_reason
         if code == RETRY:
             W.last = t - 1
             W.gap_until = 0
             W.dep_ready = 0
-            S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
+            S.sub_next[s] = min(S.sub_next[s], max(after_ready, t + 1))
             return
         if not I.flags & BRANCH:
             W.pc = pc + 1
         held, held_reason = W.dep_ready, W.dep_reason
         if code >= 0:
             latency = code
-        finish_issue(S, C, W, I, instrs, s, t, pc, pipe_at, busy, latency)
+        finish_issue(S, C, W, I, s, t, pc, pipe_at, busy, latency)
         if W.state != LIVE:
             return
         if held > W.dep_ready:
             W.dep_ready, W.dep_reason = held, held_reason
         if code == PARK and W.block:
-            W.ready, W.reason = NEVER, after_reason
-        else:
-            W.ready, W.reason = W.dep_ready, W.dep_reason
-            S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
-        return
-    finish_issue(S, C, W, I, instrs, s, t, pc, pipe_at, busy, latency)
-    W.ready, W.reason = W.dep_ready, W.dep_reason
-    S.sub_next[s] = min(S.sub_next[s], max(W.ready, t + 1))
+            S.ready[W.slot], W.reason = NEVER, after_reason
+            return
+    ready = W.dep_ready
+    S.ready[W.slot], W.reason = ready, W.dep_reason
+    S.sub_next[s] = min(S.sub_next[s], max(ready, t + 1))
 
 
 @compiled
 def finish_issue(
-    S: Any, C: Any, W: Any, I: Any, instrs: Any, s: int, t: int, pc: int, pipe_at: int, busy: bool, latency: int
+    S: Any, C: Any, W: Any, I: Any, s: int, t: int, pc: int, pipe_at: int, busy: bool, latency: int
 ) -> None:
     """Book-keeping of an issued instruction: counters, pipe, ports, results, and the next operands."""
     charge(S, W, pc, R_SELECTED, 1)
@@ -318,4 +323,4 @@ def finish_issue(
         fault(S, W, F_PC, 0, W.pc, 0)
         return
     W.gap_until = gap
-    operands(S, C, W, instrs[W.pc], gap)
+    operands(S, C, W, instrs_of(S.instr_at, S.npc)[W.pc], gap)

@@ -139,7 +139,7 @@ class StreamingMultiprocessor:
             S["status"] = RUNNING
             S["limit"] = min(int(S["now"]) + QUANTUM_CYCLES, max_cycles)
             begin = time.perf_counter()
-            run(self.sm[0], self.config[0], self.warps, self.linked.instrs)
+            run(self.sm[0], self.config[0])
             self.host_seconds += time.perf_counter() - begin
             self._collect()
             if S["status"] != QUANTUM or int(S["now"]) >= max_cycles:

@@ -78,10 +78,8 @@ WARP = np.dtype(
         ("rpc", i32),  # reconvergence point of the current path, -1: none
         ("regs", i32),  # registers a thread now owned (setmaxnreg)
         ("block", i32),  # what the warp is parked on (BLOCK_*)
-        ("reason", i32),  # stall reason until `ready`
-        ("npipe", i32),  # pipe of the next instruction
-        ("nflags", i32),  # flags of the next instruction
-        ("nthrottle", i32),
+        ("reason", i32),  # stall reason until it is ready
+        ("nthrottle", i32),  # stall reason of the next instruction's pipe
         ("streak", i32),  # preceding instructions with an encoded gap of one cycle
         ("wait_slot", i32),  # mbarrier cell, named barrier, ... of the park
         ("wait_aux", i64),  # parity, wgmma count, registers, ...
@@ -90,8 +88,7 @@ WARP = np.dtype(
         ("wait_mask", i64),
         ("last", i64),  # cycle of the last issue
         ("gap_until", i64),  # end of the encoded gap
-        ("ready", i64),  # earliest next issue by dependences, NEVER when parked
-        ("dep_ready", i64),  # the same without the park
+        ("dep_ready", i64),  # earliest next issue by dependences
         ("dep_reason", i32),
         ("park_since", i64),
         ("deadline", i64),  # when a suspended try_wait gives up
@@ -231,6 +228,10 @@ SM = np.dtype(
         ("sub_count", i32, SUBPARTITIONS),
         ("sub_issue", i64, SUBPARTITIONS),  # cycle of the last issue
         ("sub_warps", i32, SUBPARTITIONS * (WARP_SLOTS // SUBPARTITIONS)),
+        # by warp slot, what selection looks at
+        ("ready", i64, WARP_SLOTS),  # earliest next issue by dependences, NEVER when parked
+        ("next_pipe", i32, WARP_SLOTS),  # index in pipe_free of the next instruction's pipe
+        ("next_ports", i32, WARP_SLOTS),  # whether it uses the register file's ports
         ("pipe_free", i64, SUBPARTITIONS * PIPES),  # cycles * 256
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma

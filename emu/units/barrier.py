@@ -57,7 +57,7 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
     if c.bar_arrived[slot] < expected:
         if not sync:
             return DEFAULT
-        park(W, BLOCK_BAR, R_BARRIER, t)
+        park(S, W, BLOCK_BAR, R_BARRIER, t)
         W.wait_slot = slot
         return PARK
     c.bar_arrived[slot] = 0
@@ -92,7 +92,7 @@ def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             fault(S, W, F_SETMAXNREG, 0, wanted, W.regs)
             return DEFAULT
         if c.pool < delta:
-            park(W, BLOCK_REGISTERS, R_SHORT, t)
+            park(S, W, BLOCK_REGISTERS, R_SHORT, t)
             W.wait_slot = 0
             W.wait_aux = delta
             return RETRY

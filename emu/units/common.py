@@ -123,17 +123,17 @@ def wake(S: Any, W: Any, when: int) -> None:
     ready = when
     if W.dep_ready > ready:
         ready = W.dep_ready
-    W.ready = ready
+    S.ready[W.slot] = ready
     if ready < S.sub_next[W.sub]:
         S.sub_next[W.sub] = ready
 
 
 @njit(inline="always")
-def park(W: Any, block: int, reason: int, t: int) -> None:
+def park(S: Any, W: Any, block: int, reason: int, t: int) -> None:
     """Stop a warp until something wakes it; the time is charged to `reason`."""
     W.block = block
     W.reason = reason
-    W.ready = NEVER
+    S.ready[W.slot] = NEVER
     W.park_since = t
     W.deadline = NEVER
 

@@ -6,7 +6,18 @@ from typing import Any
 
 from emu.compiled import compiled
 from emu.raw import copy, fill, ld32, st32
-from emu.state import BLOCK_NONE, DONE, FREE, LIVE, NEVER, SUBPARTITIONS, WARP_SLOTS, WARPGROUPS
+from emu.state import (
+    BLOCK_NONE,
+    DONE,
+    FREE,
+    LIVE,
+    NEVER,
+    PIPES,
+    REGS,
+    SUBPARTITIONS,
+    WARP_SLOTS,
+    WARPGROUPS,
+)
 from emu.units.common import ctas_of, event, instrs_of, warps_of, wgroups_of
 
 
@@ -49,7 +60,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.exited = 0xFFFFFFFF & ~W.active
     W.depth, W.rpc, W.regs, W.block, W.streak = 0, -1, S.regs_entry, BLOCK_NONE, 0
     W.last, W.born = t - 1, t
-    W.gap_until, W.ready, W.dep_ready = t, t, t
+    W.gap_until, W.dep_ready, S.ready[W.slot] = t, t, t
     W.reason, W.dep_reason = 0, 0
     W.deadline = NEVER
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
@@ -63,7 +74,8 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     st32(W.pred_at, 0xFFFFFFFF)
     fill(W.time_at, S.slots * 8)
     first = instrs_of(S.instr_at, S.npc)[0]
-    W.npipe, W.nflags, W.nthrottle = first.pipe, first.flags, first.throttle
+    W.nthrottle = first.throttle
+    S.next_pipe[W.slot], S.next_ports[W.slot] = W.sub * PIPES + first.pipe, first.flags & REGS
     s = W.sub
     S.sub_warps[s * 16 + S.sub_count[s]] = W.slot
     S.sub_count[s] += 1

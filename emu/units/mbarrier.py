@@ -272,7 +272,7 @@ def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
     reason = R_LONG
     if (m | W.exited) & FULL != FULL:
         reason = R_SLEEP if (I.imm >> 33) & 1 else R_BRANCH
-    park(W, BLOCK_MBAR, reason, t)
+    park(S, W, BLOCK_MBAR, reason, t)
     W.wait_pc, W.wait_mask, W.wait_state = W.pc, m, state
     W.deadline = t + C.try_wait_limit_cy
     event(S, W.deadline)

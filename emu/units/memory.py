@@ -13,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import ld8, ld16, ld32, ld64, st8, st16, st32, st64
+from emu.raw import copy, ld8, ld16, ld32, ld64, st8, st16, st32, st64
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -156,6 +156,7 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return DEFAULT
     offset, size, sign, count = decode(I.imm)
     rows_at = S.list_at + I.list * 2
+    waves = wavefronts(W, I.a, offset, m, size * count)  # a result may overwrite the addresses
     for lane in range(32):
         if (m >> lane) & 1:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
@@ -163,7 +164,6 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 return DEFAULT
             for k in range(count):
                 load_element(W, host + k * size, size, sign, rows_at, k, lane)
-    waves = wavefronts(W, I.a, offset, m, size * count)
     ideal = max((size * count) // 4, 1)
     return I.latency + port_cost(S, C, t, waves, I.nd, 0) + C.wavefront_cy * max(waves - ideal, 0)
 
@@ -215,10 +215,12 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return DEFAULT
     offset, trans, matrices = signed32(I.imm), (I.imm >> 32) & 1, (I.imm >> 40) & 0xFF
     rows_at = S.list_at + I.list * 2
+    waves = matrix_wavefronts(W, I.a, offset, matrices)
+    copy(W.row_at + S.shuffle_row * 128, W.row_at + I.a * 128, 128)  # a result may overwrite the addresses
     for k in range(matrices):
         target = W.row_at + ld16(rows_at + 2 * k) * 128
         for r in range(8):
-            host = shared_host(S, W, 8 * k + r, get32(W, I.a, 8 * k + r) + offset, 16)
+            host = shared_host(S, W, 8 * k + r, get32(W, S.shuffle_row, 8 * k + r) + offset, 16)
             if host == 0:
                 return DEFAULT
             for c in range(8):
@@ -227,7 +229,6 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                     st16(target + (c * 4 + r // 2) * 4 + (r & 1) * 2, value)
                 else:
                     st16(target + (r * 4 + c // 2) * 4 + (c & 1) * 2, value)
-    waves = matrix_wavefronts(W, I.a, offset, matrices)
     return I.latency + port_cost(S, C, t, waves, matrices, 0) + C.wavefront_cy * max(waves - matrices, 0)
 
 
@@ -281,7 +282,7 @@ def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
     S.l2_bytes += size
     latency = (S.l2_free >> 8) - t + C.l2_latency_cy
     if missing:
-        S.hbm_free = max(t << 8, S.hbm_free) + missing * C.hbm_byte_cy256
+        S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
         S.hbm_bytes += missing
         latency = max(latency, (S.hbm_free >> 8) - t + C.hbm_latency_cy)
     return latency
@@ -306,6 +307,7 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st on global addresses of every lane in `m`; returns the latency."""
     offset, size, sign, count = decode(I.imm)
     rows_at = S.list_at + I.list * 2
+    latency = traffic(S, C, W, I.a, offset, m, size * count, t)
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -322,7 +324,7 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
                 store_element(W, host + k * size, size, rows_at, k, lane)
             else:
                 load_element(W, host + k * size, size, sign, rows_at, k, lane)
-    return traffic(S, C, W, I.a, offset, m, size * count, t)
+    return latency
 
 
 @compiled

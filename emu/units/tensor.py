@@ -81,7 +81,7 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     g = wgroups_of(S.wg_at, WARPGROUPS)[own]
     seq = W.mma_issued
     if seq - g.done >= queue_room(S, C, own):
-        park(W, BLOCK_MMA_QUEUE, R_GMMA, t)
+        park(S, W, BLOCK_MMA_QUEUE, R_GMMA, t)
         return RETRY
     if m != W.active or (W.active | W.exited) & 0xFFFFFFFF != 0xFFFFFFFF or W.exited:
         fault(S, W, F_DIVERGED, 0, 0, m)
@@ -118,7 +118,7 @@ def wgmma_fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     g = wgroups_of(S.wg_at, WARPGROUPS)[own]
     g.fence_count += 1
     if g.fence_count < 4:
-        park(W, BLOCK_MMA_FENCE, R_GMMA, t)
+        park(S, W, BLOCK_MMA_FENCE, R_GMMA, t)
         return PARK
     g.fence_count = 0
     wake_group(S, own, BLOCK_MMA_FENCE, t + C.mma_fence_cy, NEVER)
@@ -144,7 +144,7 @@ def wgmma_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     need = W.group_end[(W.mma_group - 1 - I.imm) & (GROUPS - 1)]
     if wgroups_of(S.wg_at, WARPGROUPS)[W.slot >> 2].done >= need:
         return DEFAULT
-    park(W, BLOCK_MMA_WAIT, R_BARRIER, t)
+    park(S, W, BLOCK_MMA_WAIT, R_BARRIER, t)
     W.wait_aux = need
     return PARK
 

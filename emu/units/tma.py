@@ -130,8 +130,8 @@ def room(S: Any, C: Any, W: Any, t: int, lanes: int) -> bool:
                 soonest = min(soonest, max(j.finish, t + 1))
     if waiting + 1 <= C.tma_queue and used + lanes <= JOBS:
         return True
-    park(W, BLOCK_BULK_QUEUE, R_MIO, t)
-    W.ready = max(soonest, t + 1)
+    park(S, W, BLOCK_BULK_QUEUE, R_MIO, t)
+    S.ready[W.slot] = max(soonest, t + 1)
     return False
 
 
@@ -215,7 +215,7 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         latency = C.tma_latency_cy
         begin = max((t + C.tma_issue_cy) << 8, S.tma_free)
         if missing:
-            S.hbm_free = max(t << 8, S.hbm_free) + missing * C.hbm_byte_cy256
+            S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
             begin = max(begin, S.hbm_free - service)
             latency += C.tma_hbm_cy
             S.hbm_bytes += missing
@@ -290,7 +290,7 @@ def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.wait_group{.read} N."""
     if m == 0 or not pending(S, W, m, I.imm & 0xFFFFFFFF, (I.imm >> 32) & 1):
         return DEFAULT
-    park(W, BLOCK_BULK_WAIT, R_LONG, t)
+    park(S, W, BLOCK_BULK_WAIT, R_LONG, t)
     W.wait_mask = m
     W.wait_aux = I.imm
     return PARK
