@@ -2,7 +2,7 @@
 
 The special function unit gives a reciprocal that never exceeds the true one after its conversion, one Newton step in
 integers makes it good to about 2^-32, and at most two corrections make the quotient exact.  A zero divisor gives
-all ones as quotient, and so a remainder equal to the dividend.
+all ones for both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _small(e: Emitter, m: Match, d: Value, a: Value, b: Value, is_signed: bool) 
         signed_result = e.tmp()
         e(SEL, signed_result, minus, result, negative)
         result = signed_result
-    e(SEL, d, result, ONES if m.form.opcode == "div" else a, nonzero)
+    e(SEL, d, result, ONES, nonzero)
 
 
 @instruction(
@@ -132,4 +132,4 @@ def divide64(e: Emitter, m: Match) -> None:
         result = select64(e, negative, minus, result)
     else:
         result = divide_u64(e, a, b)[remainder]
-    move64(e, m.d, select64(e, nonzero, result, a if remainder else Const(M64, "d")))
+    move64(e, m.d, select64(e, nonzero, result, Const(M64, "d")))
