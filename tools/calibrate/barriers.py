@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tools.calibrate.bench import END, START, Bench, Row, Tables, interval, pair
-from tools.calibrate.text import kernel, loop, store
+from tools.calibrate.text import kernel, loop, registers, store
 
 SHARED = 4096
 BARRIERS = 1024  # byte offset of the mbarriers
@@ -93,12 +93,12 @@ def bar_sync(barrier: int, per_turn: int) -> str:
 
 
 def elect() -> str:
-    """elect.sync, its predicate turned into a number and added."""
-    event = (
-        "    elect.sync %address|%done, 0xffffffff;\n    selp.b32 %address, 1, 0, %done;\n"
-        "    add.u32 %value, %value, %address;\n"
-    )
-    return kernel(loop(event * PER_TURN), declare=DECLARE, setup="    mov.b32 %value, 0;\n", sinks=("%value",))
+    """elect.sync, its predicate turned into a number and added; four at a time, as ptxas interleaves them."""
+    four = "".join(f"    elect.sync %e{i}|%q{i}, 0xffffffff;\n" for i in range(4))
+    four += "".join(f"    selp.b32 %e{i}, 1, 0, %q{i};\n" for i in range(4))
+    four += "".join(f"    add.u32 %value, %value, %e{i};\n" for i in range(4))
+    declare = DECLARE + registers("e", 4) + registers("q", 4, "pred")
+    return kernel(loop(four * (PER_TURN // 4)), declare=declare, setup="    mov.b32 %value, 0;\n", sinks=("%value",))
 
 
 def lds_chain() -> str:
@@ -224,19 +224,23 @@ def benches() -> Iterator[Bench]:
         yield _bench(lds_chain(), warps, TURNS, Row("lds_dep_plus_add", params, interval(TURNS, PER_TURN)))
     yield from _ping_pongs()
     yield from _wake_ups()
-    rows = (
+    yield from _setmaxnregs()
+
+
+def _setmaxnregs() -> Iterator[Bench]:
+    alone = (
         Row("setmaxnreg_dec", "from=240;to=40;warps=4", pair(0, 1)),
         Row("setmaxnreg_inc", "from=40;to=240;warps=4;registers free", pair(1, 2)),
     )
-    yield Bench("barriers", setmaxnreg(), 4, (1,), rows, slots=3, shared=SHARED)
+    yield Bench("barriers", setmaxnreg(), 4, (1,), alone, slots=3, shared=SHARED)
     for delay in (500, 5000):
         base = f"wgs=3;delay={delay}"
-        rows = (
+        waiting = (
             Row("setmaxnreg_dec_24", base, pair()),
             Row("setmaxnreg_inc_after_dec", f"{base};wg=1", _after(4)),
             Row("setmaxnreg_inc_after_dec", f"{base};wg=2", _after(8)),
         )
-        yield Bench("barriers", setmaxnreg_waits(delay), 12, (1,), rows, shared=SHARED)
+        yield Bench("barriers", setmaxnreg_waits(delay), 12, (1,), waiting, shared=SHARED)
 
 
 def _after(warp: int) -> Callable[[Tables], float]:

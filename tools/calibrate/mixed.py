@@ -96,7 +96,8 @@ def _setup(name: str) -> str:
     chains = STREAMS[name][1]
     chase = ""
     if name == "lds128":
-        chase = "".join(f"    mov.b32 %c{i}, %mine;\n" for i in range(chains)) + "    st.shared.b32 [%mine], %mine;\n"
+        chase = "".join(f"    mov.b32 %{name}{i}, %mine;\n" for name in "clmn" for i in range(chains))
+        chase += "    st.shared.b32 [%mine], %mine;\n"
     return f"""{alu.setup(chains)}    shl.b32 %mine, %thread, 4;
     add.u32 %mine, %mine, %smem;
     add.u32 %mine, %mine, {CHASE};
@@ -105,11 +106,16 @@ def _setup(name: str) -> str:
 {chase}"""
 
 
+def _sinks(name: str) -> tuple[str, ...]:
+    """Registers of the stream that stay alive; of loads, whole vectors, so that chains share none."""
+    prefixes = "clmn" if name == "lds128" else "c"
+    return tuple(f"%{prefix}{i}" for prefix in prefixes for i in range(STREAMS[name][1]))
+
+
 def alone(name: str) -> str:
     """The stream only, `turns` turns."""
     body = "    ld.shared.b32 %stop, [%flag];\n" + stream(name)
-    sinks = (*(f"%c{i}" for i in range(STREAMS[name][1])), "%stop")
-    return kernel(loop(body), declare=_declare(name), setup=_setup(name), sinks=sinks)
+    return kernel(loop(body), declare=_declare(name), setup=_setup(name), sinks=(*_sinks(name), "%stop"))
 
 
 def products(shape: Shape) -> str:
@@ -141,9 +147,8 @@ DONE:
 """
     declare = shape.declare() + _declare(name) + "    .reg .b64 %counted;\n"
     stores = "    cvt.u64.u32 %counted, %count;\n" + store((("%start", 0), ("%end", 1), ("%counted", 2)), 3)
-    sinks = ("%d0", *(f"%c{i}" for i in range(STREAMS[name][1])))
     setup = shape.setup() + _setup(name)
-    return kernel(timed + stores, declare=declare, setup=setup, sinks=sinks, clocks=False)
+    return kernel(timed + stores, declare=declare, setup=setup, sinks=("%d0", *_sinks(name)), clocks=False)
 
 
 def products_alone(shape: Shape) -> str:

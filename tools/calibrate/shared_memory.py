@@ -55,7 +55,11 @@ def load(bits: int, stride: int, chains: int) -> str:
     setup += "".join(f"    mov.b32 %c{i}, %mine;\n" for i in range(chains))
     extra = "".join(registers(f"v{i}_", 3) for i in range(chains))
     declare = registers("c", chains) + extra + "    .reg .b32 %mine;\n"
-    return kernel(loop("".join(steps)), declare=declare, setup=setup, sinks=tuple(f"%c{i}" for i in range(chains)))
+    # The rest of a vector is kept alive too: dead registers would be shared, and the chains would wait for each other.
+    rest = [f"%v{i}_{word}" for i in range(chains) for word in range(bits // 32 - 1)]
+    setup += "".join(f"    mov.b32 {name}, 0;\n" for name in rest)
+    sinks = (*(f"%c{i}" for i in range(chains)), *rest)
+    return kernel(loop("".join(steps)), declare=declare, setup=setup, sinks=sinks)
 
 
 def store(bits: int, stride: int) -> str:
@@ -98,7 +102,10 @@ CLEAR:
     )
     declare = registers("c", chains) + "".join(registers(f"f{i}_", count) for i in range(chains))
     declare += "    .reg .b32 %mine, %at, %to, %size;\n    .reg .pred %more;\n"
-    return kernel(loop("".join(steps)), declare=declare, setup=setup, sinks=tuple(f"%c{i}" for i in range(chains)))
+    fragments = [f"%f{i}_{word}" for i in range(chains) for word in range(count)]
+    setup += "".join(f"    mov.b32 {name}, 0;\n" for name in fragments)
+    sinks = (*(f"%c{i}" for i in range(chains)), *fragments)
+    return kernel(loop("".join(steps)), declare=declare, setup=setup, sinks=sinks)
 
 
 def store_matrix(count: int, trans: bool, stride: int) -> str:

@@ -68,7 +68,7 @@ def label(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str
 
 def export_jobs(out: Path, families: list[str]) -> list[dict[str, Any]]:
     """Write the default list and one job per calibration family; return the jobs."""
-    jobs = []
+    jobs: list[dict[str, Any]] = []
     for program, options, defines in DEFAULT:
         name = label(program, options, defines)
         path = out / f"{name}.ptx"

@@ -74,7 +74,7 @@ def run_problem(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
     launch, check, arrays = launch_of(job.problem, text, sms, job.options, job.defines)
     done = run(gpu, launch, job.repeat, job.clocks)
     if job.save:
-        np.savez(out / f"{job.name}.npz", **{name: _plain(array) for name, array in arrays.items()})
+        _save(out / f"{job.name}.npz", {name: _plain(array) for name, array in arrays.items()})
     return {"launch": _geometry(launch), **_facts(done), "check": check()}
 
 
@@ -88,6 +88,10 @@ def run_bench(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
             rows.append(row)
             print(json.dumps(row), file=file, flush=True)
     return {"rows": rows}
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    np.savez_compressed(path, **arrays)
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
@@ -191,14 +195,14 @@ def _summary(result: dict[str, Any]) -> str:
 
 def _gather(out: Path) -> None:
     """Pack the per-job outputs into one file."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for path in sorted(out.glob("*.npz")):
         if path.name != "outputs.npz":
             with np.load(path) as saved:
                 arrays |= {f"{path.stem}/{name}": saved[name] for name in saved.files}
             path.unlink()
     if arrays:
-        np.savez_compressed(out / "outputs.npz", **arrays)
+        _save(out / "outputs.npz", arrays)
 
 
 def run_list(jobs: list[Job], out: Path, ncu: bool) -> int:
