@@ -20,7 +20,7 @@ from isa.program import NO_ROW, Program
 
 COPIED = "op kind d a b c guard flip pd pd2 pa pb nd ns ndep list target reconv dep imm".split()
 FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
-PORTLESS = frozenset({"none", "tensor", "tma"})  # pipes whose instructions leave the register file's ports alone
+PORTLESS = frozenset({"none", "tensor", "tma", "uniform"})  # pipes whose instructions leave the register file's ports alone
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from isa.program import Program
 from isa.registers import PREDICATES, allocate
 from isa.simplify import simplify
 from isa.syntax import Kernel, Module, Pos
+from isa.uniform import move_uniform
 
 Define = int | float | str
 
@@ -95,6 +96,7 @@ def _kernel(module: Module, kernel: Kernel, sources: _Sources) -> Program:
     layout = Layout(module, kernel)
     code = Lowering(kernel, target(module.target), layout, sources.line).run()
     simplify(code)
+    move_uniform(code)
     allocation, g = allocate(code)
     files = dict.fromkeys(op.pos.file for op in code.ops)
     program = encode(code, g, allocation, layout, {f: sources.of(f) for f in files})
