@@ -13,7 +13,7 @@ import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
 
 @triton.jit
-def _attention(q, k, v, o, seqlen, scale, WIDTH: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _attention(q, k, v, o, seqlen, scale, WIDTH: tl.constexpr, TILE: tl.constexpr):
     rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
     columns = tl.arange(0, WIDTH)
     queries = tl.load(q + rows[:, None] * WIDTH + columns[None, :])
