@@ -129,7 +129,7 @@ def together(shape: Shape, name: str) -> str:
     mov.u32 %count, 0;
     bar.sync 0;
     setp.ge.u32 %beside, %warp, 4;
-    @%beside bra BESIDE;
+    @%beside bra.uni BESIDE;
     mov.u64 %start, %clock64;
 {products(shape)}    mov.u64 %end, %clock64;
     @%zero st.shared.b32 [%flag], 1;
@@ -141,7 +141,7 @@ STREAM:
     ld.volatile.shared.b32 %stop, [%flag];
 {stream(name)}    add.u32 %count, %count, 1;
     setp.eq.u32 %loop, %stop, 0;
-    @%loop bra STREAM;
+    @%loop bra.uni STREAM;
     mov.u64 %end, %clock64;
 DONE:
 """
