@@ -248,9 +248,13 @@ def integer(e: Emitter, d: Value, a: Value, target: str, source: str) -> None:
         _extend64(e, d, widened(e, word, source), source[0] == "s")
     elif min(width, have) == 32:
         e(MOV, d, word)
+    elif have < width:
+        wide = e.tmp() if width < 32 and (source[0], target[0]) == ("s", "u") else d
+        e(SGXT if source[0] == "s" else SGXT_U32, wide, word, Const(have))
+        if wide is not d:
+            e(SGXT_U32, d, wide, Const(width))
     else:
-        kind = source if have <= width else target
-        e(SGXT if kind[0] == "s" else SGXT_U32, d, word, Const(min(width, have)))
+        e(SGXT if target[0] == "s" else SGXT_U32, d, word, Const(width))
 
 
 def _extend64(e: Emitter, d: Value, low: Value, is_signed: bool) -> None:
