@@ -45,7 +45,7 @@ STREAMS: dict[str, tuple[tuple[str, ...], int]] = {
     "ffma7+ex2": (("FFMA",) * 7 + ("MUFU_EX2",), 8),
     "ex2+max+2ffma": (("MUFU_EX2", "FMNMX", "FFMA", "FFMA"), 8),
     "4ffma+3ex2+f2fp": (("FFMA",) * 4 + ("MUFU_EX2",) * 3 + ("F2FP_F16",), 8),
-    "lds128": (("lds128",), 8),
+    "lds128": (("lds128",), 4),
     "sts128": (("sts128",), 8),
 }
 _SHARED = {
