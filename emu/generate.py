@@ -32,6 +32,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.compiled import compiled, core
 from emu.engine import *
 from emu.units import {units}
 '''
@@ -66,7 +67,7 @@ def source() -> str:
         lines += [f"    if op == {number}:  # {routine}", f"        return {module}.{routine}(S, C, W, I, t, m)"]
     lines += ["    return 0", "", ""]
     lines += [inspect.getsource(engine.issue.py_func), ""]
-    lines += ['@njit(cache=True, error_model="numpy")', inspect.getsource(engine.run)]
+    lines += ["@core", inspect.getsource(engine.run)]
     return "\n".join(lines)
 
 
