@@ -13,14 +13,14 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from emu.vector import LANES, LlvmVectors, splat_constant, vector_type
+from emu.vector import LANES, LlvmVectors, vector_type
 from isa.micro import MICROS, Micro
 from isa.registry import load
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 ROW_BYTES = 4 * LANES
 ALL_LANES = (1 << LANES) - 1
-ARGUMENTS = "op row_base d a b c pred_base pd pd2 pa pb flip imm mask".split()
+ARGUMENTS = ("op", "row_base", "d", "a", "b", "c", "pred_base", "pd", "pd2", "pa", "pb", "flip", "imm", "mask")
 
 
 def lane_micros() -> list[Micro]:
@@ -35,7 +35,7 @@ def lane_ids() -> dict[str, int]:
 
 
 @intrinsic
-def lane_dispatch(typing, op, row_base, d, a, b, c, pred_base, pd, pd2, pa, pb, flip, imm, mask):  # type: ignore[no-untyped-def]
+def lane_dispatch(typing, op, row_base, d, a, b, c, pred_base, pd, pd2, pa, pb, flip, imm, mask):
     """Execute lane micro-operation `op` (all arguments int64, addresses in bytes; an unknown `op` does nothing).
 
     Row r of the warp's window is 32 x u32 at `row_base + 128 * r` (128-byte aligned); a 64-bit value is rows r

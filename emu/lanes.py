@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from emu.dispatch import ALL_LANES, LANES, lane_dispatch, lane_ids
+from emu.dispatch import ALL_LANES, lane_dispatch, lane_ids
+from emu.vector import LANES
 from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering, MicroOp
@@ -17,13 +18,11 @@ from isa.registry import Const, Half, NotPred, PredConst, VReg, load
 FIRST = {"d": 0, "a": 4, "b": 8, "c": 12}  # rows of the scratch window
 
 
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def dispatch(count, op, row_base, step, d, a, b, c, pred_base, pred_step, pd, pd2, pa, pb, flip, imm, mask):  # type: ignore[no-untyped-def]
+@njit(nogil=True)
+def dispatch(count, op, row_base, step, d, a, b, c, pred_base, pred_step, pd, pd2, pa, pb, flip, imm, mask):
     """Execute one operation on `count` windows that lie `step` bytes apart (predicates: `pred_step`)."""
     for k in range(count):
-        lane_dispatch(
-            op, row_base + k * step, d, a, b, c, pred_base + k * pred_step, pd, pd2, pa, pb, flip, imm, mask
-        )
+        lane_dispatch(op, row_base + k * step, d, a, b, c, pred_base + k * pred_step, pd, pd2, pa, pb, flip, imm, mask)
 
 
 def run_lanes(name: str, *sources: Any, mask: int = ALL_LANES, flip: int = 0, previous: Any = None) -> tuple[Any, ...]:

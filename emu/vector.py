@@ -20,9 +20,8 @@ SCALARS = {
     "f32": ir.FloatType(),
     "f64": ir.DoubleType(),
 }
-INTRINSICS = frozenset(
-    "rint floor ceil trunc sqrt log2 ctpop ctlz bitreverse umin umax smin smax minimumnum maximumnum".split()
-)
+INTRINSICS = frozenset(("rint", "floor", "ceil", "trunc", "sqrt", "log2", "ctpop", "ctlz", "bitreverse"))
+INTRINSICS |= frozenset(("umin", "umax", "smin", "smax", "minimumnum", "maximumnum"))
 
 
 def vector_type(name: str, lanes: int = LANES) -> ir.VectorType:
@@ -34,7 +33,7 @@ def vector_type(name: str, lanes: int = LANES) -> ir.VectorType:
 class Splat(ir.Constant):
     """A constant vector of equal elements; its text stays one element long, which LLVM parses fastest."""
 
-    def __init__(self, type: ir.VectorType, value: int | float) -> None:
+    def __init__(self, type: ir.VectorType, value: float) -> None:
         super().__init__(type, None)
         self.scalar = ir.Constant(type.element, value)
 
@@ -42,7 +41,7 @@ class Splat(ir.Constant):
         return f"splat ({self.scalar.type} {self.scalar.get_reference()})"
 
 
-def splat_constant(type: ir.VectorType, value: int | float) -> ir.Constant:
+def splat_constant(type: ir.VectorType, value: float) -> ir.Constant:
     """`value` in every element; integers may be negative or unsigned."""
     scalar = type.element
     if isinstance(scalar, ir.IntType):
@@ -58,7 +57,7 @@ class LlvmVectors:
 
     # ---- constants and immediates ----
 
-    def const(self, value: int | float, type: str = "u32") -> ir.Value:
+    def const(self, value: float, type: str = "u32") -> ir.Value:
         return splat_constant(vector_type(type), value)
 
     def splat(self, scalar: ir.Value, type: str = "u32") -> ir.Value:

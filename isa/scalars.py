@@ -26,7 +26,7 @@ class Lane:
 class ScalarLanes:
     """The f32, u32 and predicate part of `isa.micro.VectorBuilder` on one lane."""
 
-    def const(self, value: int | float, type: str = "u32") -> Lane:
+    def const(self, value: float, type: str = "u32") -> Lane:
         if type == "f32":
             return Lane(type, int.from_bytes(struct.pack("<f", value), "little"))
         return Lane(type, int(value) & M32)

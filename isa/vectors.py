@@ -115,8 +115,6 @@ def directed32(v: VectorBuilder, mode: str, s: Any, err: Any, zero: Any, ftz: An
     return nan32(v, v.bits(v.select(ftz, flushed, bits), "f32"))
 
 
-
-
 def pack(v: VectorBuilder, f: Format, sign: Any, m: Any, drop: Any, biased: Any, imm: Any) -> Any:
     """u64 lanes of format f from an exact number, rounded once in the mode of `imm` bits 0..1.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from isa import bits
-from isa.bits import BF16, E4M3, E5M2, F16, F32, M32, Format, clamp, signed
+from isa.bits import BF16, F16, F32, M32, Format, clamp, signed
 from isa.micro import Micro, VectorBuilder, lane
 from isa.ops.compare import FSETP_ABS, GT, ISETP, ISETP_EX, LT, TRUE
 from isa.ops.float32 import FADD, FADD_ANY, FADD_FTZ
@@ -37,7 +37,7 @@ def truncated_f16(v: VectorBuilder, x: Any) -> Any:
     return v.select(too_big, v.bits(largest, "f32"), value)
 
 
-def _relu(v: VectorBuilder, x: Any) -> Any:
+def relu32(v: VectorBuilder, x: Any) -> Any:
     """Negative numbers and -0 to +0; NaN stays."""
     negative = v.icmp("<", v.bits(x, "u32"), v.const(0), signed=True)
     return v.select(v.and_(negative, v.not_(v.isnan(x))), v.const(0.0, "f32"), x)
@@ -71,7 +71,7 @@ def _f2fp(f: Format, name: str, mode: str, relu: bool, pair: Any) -> Micro:
         return bits.relu(f, r) if relu else r
 
     def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
-        return pair(v, *((_relu(v, b), _relu(v, a)) if relu else (b, a)), mode)
+        return pair(v, *((relu32(v, b), relu32(v, a)) if relu else (b, a)), mode)
 
     suffix = (".RZ" if mode == "rz" else "") + (".RELU" if relu else "")
     return lane(
@@ -116,94 +116,6 @@ def _tf32(mode: str) -> Micro:
 
 TF32 = Format(8, 10, 0x3FFFF)
 F2FP_TF32 = {mode: _tf32(mode) for mode in ("rn", "rz")}
-
-# ---- fp8 ----------------------------------------------------------------------------------------------
-
-
-def _byte(f: Format, g: Format, x: int, relu: bool) -> int:
-    """cvt.rn.satfinite of a value of format f to fp8: overflow and infinity give the largest finite value."""
-    if bits.is_nan(f, x):
-        return g.nan
-    r = bits.convert(f, g, x)
-    if bits.is_nan(g, r) or bits.is_inf(g, r):
-        r = g.largest | (g.sign if x & f.sign else 0)
-    return bits.relu(g, r) if relu else r
-
-
-def _byte_emit(v: VectorBuilder, g: Format, x: Any) -> Any:
-    """u32 lanes with one fp8 byte each, from f32 lanes."""
-    drop = 23 - g.fraction
-    largest = v.const(float(bits.to_fraction(g, g.largest)), "f32")
-    size, sign = v.fabs(x), v.lshr(v.and_(v.bits(x, "u32"), v.const(SIGN32)), v.const(24))
-    limited = v.select(v.fcmp("<", size, largest), size, largest)
-    word = v.bits(limited, "u32")
-    odd = v.and_(v.lshr(word, v.const(drop)), v.const(1))
-    rounded = v.lshr(v.add(word, v.add(odd, v.const((1 << drop - 1) - 1))), v.const(drop))
-    normal = v.sub(rounded, v.const((F32.bias - g.bias) << g.fraction))
-    scale = 2.0 ** (g.bias - 1 + g.fraction)
-    subnormal = v.to_int(v.call("rint", v.fmul(limited, v.const(scale, "f32"))), "u32", True)
-    byte = v.select(v.fcmp("<", limited, v.const(2.0 ** (1 - g.bias), "f32")), subnormal, normal)
-    return v.select(v.isnan(x), v.const(g.nan), v.or_(byte, sign))
-
-
-def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
-    """From two f32 (a to the high byte) and from the halves of an f16x2."""
-
-    def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
-        high, low = (_byte_emit(v, g, _relu(v, x) if relu else x) for x in (a, b))
-        return v.or_(v.shl(high, v.const(8)), low)
-
-    suffix = f"{name}{'.RELU' if relu else ''}"
-    return (
-        lane(
-            f"F2FP.{suffix}.F32",
-            "ff->u",
-            "alu",
-            lambda a, b: _byte(F32, g, a, relu) << 8 | _byte(F32, g, b, relu),
-            emit,
-            "a to the high byte, saturated to finite",
-        ),
-        lane(
-            f"F2FP.{suffix}.F16",
-            "u->u",
-            "alu",
-            lambda a: _byte(F16, g, a >> 16, relu) << 8 | _byte(F16, g, a & 0xFFFF, relu),
-            lambda v, a: emit(v, half_lanes(v, v.lshr(a, v.const(16)), "f16"), half_lanes(v, a, "f16")),
-            "both halves, saturated to finite",
-        ),
-    )
-
-
-def _unpack_fp8(g: Format, name: str) -> Micro:
-    def emit(v: VectorBuilder, a: Any) -> Any:
-        halves = []
-        for shift in (0, 8):
-            byte = v.and_(v.lshr(a, v.const(shift)), v.const(255))
-            size = v.bits(v.shl(v.and_(byte, v.const(127)), v.const(23 - g.fraction)), "f32")
-            value = v.fmul(size, v.const(2.0 ** (F32.bias - g.bias), "f32"))  # exact, subnormals too
-            if not g.finite:
-                infinite = v.icmp("==", v.and_(byte, v.const(127)), v.const(g.inf))
-                value = v.select(infinite, v.const(float("inf"), "f32"), value)
-            nan = v.icmp(">", v.and_(byte, v.const(127)), v.const(g.largest if g.finite else g.inf))
-            sign = v.shl(v.and_(byte, v.const(128)), v.const(24))
-            word = v.select(nan, v.const(NAN32), v.or_(v.bits(value, "u32"), sign))
-            halves.append(v.ftrunc(v.bits(word, "f32"), "f16"))
-        return v.pair(*halves)
-
-    return lane(
-        f"F2FP.F16.{name}.UNPACK",
-        "u->u",
-        "alu",
-        lambda a: bits.convert(g, F16, a >> 8 & 255) << 16 | bits.convert(g, F16, a & 255),
-        emit,
-        "two bytes as f16x2, exact",
-    )
-
-
-FP8 = {
-    (type, relu): _to_fp8(g, type.upper(), relu) for type, g in (("e4m3", E4M3), ("e5m2", E5M2)) for relu in (False, True)
-}
-UNPACK = {"e4m3": _unpack_fp8(E4M3, "E4M3"), "e5m2": _unpack_fp8(E5M2, "E5M2")}
 
 # ---- integer -> integer, saturating ---------------------------------------------------------------------
 
@@ -396,28 +308,3 @@ def tf32_away(e: Emitter, m: Match) -> None:
 def tf32(e: Emitter, m: Match) -> None:
     """d = a with 10 fraction bits."""
     e(F2FP_TF32[m["RND"]], m.d, m.a)
-
-
-FP8_TYPES = ("e4m3x2", "e5m2x2")
-
-
-@instruction(
-    "cvt.rn.satfinite{.relu}.D.f32 d, a, b;", sets={"D": FP8_TYPES}, types={"d": "b16", "a": "f32", "b": "f32"}, targets=HOPPER
-)
-def narrow_fp8(e: Emitter, m: Match) -> None:
-    """d = {b (low byte), a (high byte)}."""
-    e(FP8[m["D"][:-2], m.has(".relu")][0], m.d, m.a, m.b)
-
-
-@instruction("cvt.rn.satfinite{.relu}.D.f16x2 d, a;", sets={"D": FP8_TYPES}, types={"d": "b16", "a": "b32"}, targets=HOPPER)
-def narrow_fp8_half(e: Emitter, m: Match) -> None:
-    """Both halves of a, low to low."""
-    e(FP8[m["D"][:-2], m.has(".relu")][1], m.d, m.a)
-
-
-@instruction("cvt.rn{.relu}.f16x2.A d, a;", sets={"A": FP8_TYPES}, types={"d": "b32", "a": "b16"}, targets=HOPPER)
-def widen_fp8(e: Emitter, m: Match) -> None:
-    """Two bytes as f16x2, exact."""
-    e(UNPACK[m["A"][:-2]], m.d, m.a)
-
-

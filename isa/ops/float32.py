@@ -61,9 +61,7 @@ FADD_NEG = lane("FADD.NEG", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b), _n
 FADD_NEG_FTZ = lane(
     "FADD.NEG.FTZ", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b, ftz=True), _negated(_add_ftz), "a - b, .ftz"
 )
-FMUL = lane(
-    "FMUL", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b), lambda v, a, b: nan32(v, v.fmul(a, b)), "a * b"
-)
+FMUL = lane("FMUL", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b), lambda v, a, b: nan32(v, v.fmul(a, b)), "a * b")
 FMUL_FTZ = lane("FMUL.FTZ", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b, ftz=True), _mul_ftz, "a * b, .ftz")
 FFMA = lane(
     "FFMA",
@@ -167,12 +165,8 @@ def _zero_sign(v: VectorBuilder, mode: str, a: Any, b: Any) -> Any:
 
 
 FADD_ANY = {"rn": _general("FADD", bits.add, 2, "rn", _sat_emit(_add, _add_ftz))}
-FMUL_ANY = {
-    "rn": _general("FMUL", bits.mul, 2, "rn", _sat_emit(lambda v, a, b: nan32(v, v.fmul(a, b)), _mul_ftz))
-}
-FFMA_ANY = {
-    "rn": _general("FFMA", bits.fma, 3, "rn", _sat_emit(lambda v, a, b, c: nan32(v, v.fma(a, b, c)), _fma_ftz))
-}
+FMUL_ANY = {"rn": _general("FMUL", bits.mul, 2, "rn", _sat_emit(lambda v, a, b: nan32(v, v.fmul(a, b)), _mul_ftz))}
+FFMA_ANY = {"rn": _general("FFMA", bits.fma, 3, "rn", _sat_emit(lambda v, a, b, c: nan32(v, v.fma(a, b, c)), _fma_ftz))}
 for _mode in ROUND[1:]:
     FADD_ANY[_mode] = _general("FADD", bits.add, 2, _mode, _add_directed(_mode))
     FMUL_ANY[_mode] = _general("FMUL", bits.mul, 2, _mode, _mul_directed(_mode))
@@ -338,5 +332,3 @@ def testp(e: Emitter, m: Match) -> None:
     else:
         e(ISETP_ANY["u32"], (second, None), size, smallest, first, imm=EQ | GT)
         e(ISETP_ANY["u32"], (m.p, None), size, Const(0), second, imm=EQ | BOOL["or"] << 4)
-
-

@@ -270,9 +270,7 @@ def _arithmetic(e: Emitter, m: Match, operation: str, imm: int, *sources: object
         e(plain, m.d, *sources)
 
 
-@instruction(
-    *(f"{op}{{.rn}}{{.ftz}}{{.sat}}.T d, a, b;" for op in ("add", "sub", "mul")), sets={"T": F16_TYPES}
-)
+@instruction(*(f"{op}{{.rn}}{{.ftz}}{{.sat}}.T d, a, b;" for op in ("add", "sub", "mul")), sets={"T": F16_TYPES})
 @instruction(*(f"{op}{{.rn}}.T d, a, b;" for op in ("add", "sub", "mul")), sets={"T": BF16_TYPES}, targets=HOPPER)
 def arithmetic(e: Emitter, m: Match) -> None:
     """d = a + b, a - b or a * b, rounded to nearest."""

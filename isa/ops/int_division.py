@@ -78,9 +78,7 @@ def _small(e: Emitter, m: Match, d: Value, a: Value, b: Value, is_signed: bool) 
     e(SEL, d, result, ONES, nonzero)
 
 
-@instruction(
-    *(f"{op}.T d, a, b;" for op in ("div", "rem")), sets={"T": ("u32", "s32", "u16", "s16")}
-)
+@instruction(*(f"{op}.T d, a, b;" for op in ("div", "rem")), sets={"T": ("u32", "s32", "u16", "s16")})
 def divide(e: Emitter, m: Match) -> None:
     """Quotient toward zero, or the remainder with the dividend's sign."""
     is_signed = m["T"][0] == "s"
@@ -93,21 +91,23 @@ def divide(e: Emitter, m: Match) -> None:
 def divide_u64(e: Emitter, a: Value, b: Value) -> tuple[Value, Value]:
     """Quotient and remainder of unsigned 64-bit integers, before the zero divisor is looked at."""
     single, inverse, lowered = (e.tmp() for _ in range(3))
-    minus, estimate, q, product, r = (e.tmp("d") for _ in range(5))
+    minus, guess, first_q, product, first_r = (e.tmp("d") for _ in range(5))
     e(I2F["f32", "u64"], single, b, imm=ROUND_UP)
     e(MUFU_RCP, inverse, single)
     e(IADD3, lowered, inverse, Const(0x1FFFFFFE))  # times 2^64, two units down
-    e(F2I["f32", "u64"], estimate, lowered, imm=TRUNCATE_FTZ)
+    e(F2I["f32", "u64"], guess, lowered, imm=TRUNCATE_FTZ)
     sub64(e, minus, ZERO64, b)
     for _ in range(2):
         error, step, better = (e.tmp("d") for _ in range(3))
-        mul_lo64(e, error, minus, estimate)
-        mul_hi_u64(e, step, estimate, error)
-        add64(e, better, estimate, step)
-        estimate = better
-    mul_hi_u64(e, q, estimate, a)
-    mul_lo64(e, product, q, b)
-    sub64(e, r, a, product)
+        mul_lo64(e, error, minus, guess)
+        mul_hi_u64(e, step, guess, error)
+        add64(e, better, guess, step)
+        guess = better
+    mul_hi_u64(e, first_q, guess, a)
+    mul_lo64(e, product, first_q, b)
+    sub64(e, first_r, a, product)
+    q: Value = first_q
+    r: Value = first_r
     for _ in range(2):
         over, more, less = less64(e, r, b, "u32", inverted=True), e.tmp("d"), e.tmp("d")
         add64(e, more, q, Const(1, "d"))
@@ -127,7 +127,7 @@ def divide64(e: Emitter, m: Match) -> None:
         sign, negative, minus = e.tmp(), e.tmp("p"), e.tmp("d")
         e(XOR, sign, e.hi(a), ZERO if remainder else e.hi(b))
         e(ISETP["lt", "s32"], negative, sign, ZERO)
-        result = divide_u64(e, abs64(e, a), abs64(e, b))[remainder]
+        result: Value = divide_u64(e, abs64(e, a), abs64(e, b))[remainder]
         sub64(e, minus, ZERO64, result)
         result = select64(e, negative, minus, result)
     else:

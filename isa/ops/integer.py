@@ -285,9 +285,7 @@ def min_max16(e: Emitter, m: Match) -> None:
     e(VIMNMX[m.form.opcode, m["T"] + "x2"], m.d, m.a, m.b)
 
 
-@instruction(
-    "min.T d, a, b;", "max.T d, a, b;", sets={"T": ("u16x2", "s16x2")}, targets=("sm_90", "sm_90a", "sm_100a")
-)
+@instruction("min.T d, a, b;", "max.T d, a, b;", sets={"T": ("u16x2", "s16x2")}, targets=("sm_90", "sm_90a", "sm_100a"))
 def min_max_packed(e: Emitter, m: Match) -> None:
     """The smaller or larger of each half."""
     e(VIMNMX[m.form.opcode, m["T"]], m.d, m.a, m.b)

@@ -34,9 +34,7 @@ def _permute_emit(v: VectorBuilder, a: Any, b: Any, selector: Any) -> Any:
 
 def _fixed(selector: int, emit: Any, doc: str) -> Micro:
     """prmt with a constant selector that compilers use all the time, in a few vector operations."""
-    return lane(
-        f"PRMT.{selector:04x}", "uu->u", "alu", lambda a, b: permute_bytes(a, b, selector), emit, doc
-    )
+    return lane(f"PRMT.{selector:04x}", "uu->u", "alu", lambda a, b: permute_bytes(a, b, selector), emit, doc)
 
 
 MOV = lane("MOV", "u->u", "mov", lambda a: a, lambda v, a: a, "a")

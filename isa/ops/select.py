@@ -7,12 +7,8 @@ from isa.micro import lane
 from isa.ops.compare import BOOL, FSETP, HALF_KINDS, ISETP, KINDS, compare
 from isa.registry import Const, Emitter, Match, instruction
 
-SEL = lane(
-    "SEL", "uup->u", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b"
-)
-FSEL = lane(
-    "FSEL", "ffp->f", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b"
-)
+SEL = lane("SEL", "uup->u", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
+FSEL = lane("FSEL", "ffp->f", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
 WORDS = ("b32", "u32", "s32", "b16", "u16", "s16")
 PAIRS = ("b64", "u64", "s64", "f64")
 

@@ -38,11 +38,15 @@ def meanings(name: str, arrays: list[np.ndarray], imm: int) -> list[np.ndarray]:
     rows = []
     for lane in zip(*arrays, strict=True):
         values = iter(lane)
-        args = [imm if k == "i" else bool(next(values)) if k == "p" else int(next(values)) for k in MICROS[name].sources]
+        args = [
+            imm if k == "i" else bool(next(values)) if k == "p" else int(next(values)) for k in MICROS[name].sources
+        ]
         result = meaning(*args)
         rows.append(result if isinstance(result, tuple) else (result,))
     kinds = {"p": bool, "U": np.uint64, "D": np.uint64}
-    return [np.array(c, kinds.get(k, np.uint32)) for k, c in zip(MICROS[name].results, zip(*rows, strict=True), strict=True)]
+    return [
+        np.array(c, kinds.get(k, np.uint32)) for k, c in zip(MICROS[name].results, zip(*rows, strict=True), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +102,9 @@ def _windows() -> tuple[np.ndarray, np.ndarray]:
 
 def test_slot_zero_discards_predicates() -> None:
     rows, preds = _windows()
-    dispatch(1, lane_ids()["ISETP"], rows.ctypes.data, 0, 0, 1, 2, 3, preds.ctypes.data, 0, 0, 3, 0, 0, 0, 1, 0xFFFFFFFF)
+    dispatch(
+        1, lane_ids()["ISETP"], rows.ctypes.data, 0, 0, 1, 2, 3, preds.ctypes.data, 0, 0, 3, 0, 0, 0, 1, 0xFFFFFFFF
+    )
     assert preds[:3].tolist() == [0xFFFFFFFF, 0x12345678, 0x9ABCDEF0]
     assert preds[3] == sum(1 << k for k in range(32) if not rows[1].view(np.int32)[k] < rows[2].view(np.int32)[k])
 
@@ -114,6 +120,8 @@ def test_64_bit_results_are_row_pairs() -> None:
     rows, preds = _windows()
     address = rows.ctypes.data
     dispatch(1, lane_ids()["IMAD.WIDE.U32"], address, 0, 4, 1, 2, 6, preds.ctypes.data, 0, 0, 0, 0, 0, 0, 0, 0xFFFFFFFF)
-    expected = rows[1].astype(np.uint64) * rows[2] + (rows[6].astype(np.uint64) | rows[7].astype(np.uint64) << np.uint64(32))
+    expected = rows[1].astype(np.uint64) * rows[2] + (
+        rows[6].astype(np.uint64) | rows[7].astype(np.uint64) << np.uint64(32)
+    )
     same(rows[4], expected.astype(np.uint32))
     same(rows[5], (expected >> np.uint64(32)).astype(np.uint32))

@@ -15,10 +15,8 @@ from isa.layout import Layout
 from isa.lowering import Lowering
 from isa.registry import Form
 
-FAMILIES = (
-    "compare convert division float32 float64 half int_division integer integer64 logic move rounding select shift "
-    "special_functions"
-).split()
+FAMILIES = ["compare", "convert", "division", "float32", "float64", "fp8", "half", "int_division", "integer"]
+FAMILIES += ["integer64", "logic", "move", "rounding", "select", "shift", "special_functions"]
 REGISTERS = {"b8": "h", "u8": "h", "s8": "h", "b16": "h", "u16": "h", "s16": "h", "f16": "x", "bf16": "h"}
 REGISTERS |= {"b32": "r", "u32": "r", "s32": "r", "f16x2": "r", "bf16x2": "r", "u16x2": "r", "s16x2": "r", "tf32": "r"}
 REGISTERS |= {"b64": "l", "u64": "l", "s64": "l", "f32": "f", "f64": "d", "pred": "p", "e4m3x2": "h", "e5m2x2": "h"}
@@ -48,7 +46,9 @@ def spellings(form: Form) -> Iterator[str]:
             names.append((choice.name,))
     for picked in product(*choices):
         words = tuple(w for part in picked for w in part)
-        chosen = {n: w for part, named in zip(picked, names, strict=True) for w, n in zip(part, named, strict=False) if n}
+        chosen = {
+            n: w for part, named in zip(picked, names, strict=True) for w, n in zip(part, named, strict=False) if n
+        }
         operands = []
         for k, slot in enumerate(t.slots):
             operands.append(_operand(operand_type(form, slot, chosen, words), k + 1))

@@ -67,7 +67,9 @@ def test_fused_bf16_sums_round_once() -> None:
     a = np.full(64, 0x3F81, np.uint32)  # 1 + 2^-7
     b = np.full(64, 0x3F82, np.uint32)  # 1 + 2^-6
     c = np.resize(np.array([0x0080, 0x8080, 0x0001, 0x8001], np.uint32), 64)
-    got = run_ptx("fma.rn.bf16 %d, %x, %y, %z;", x=a.astype(np.uint16), y=b.astype(np.uint16), z=c.astype(np.uint16), d="b16")
+    got = run_ptx(
+        "fma.rn.bf16 %d, %x, %y, %z;", x=a.astype(np.uint16), y=b.astype(np.uint16), z=c.astype(np.uint16), d="b16"
+    )
     lanes = zip(a, b, c, strict=True)
     same(got["d"] & 0xFFFF, [bits.fma(BF16, *(int(x) for x in lane)) for lane in lanes], a, b, c)
 

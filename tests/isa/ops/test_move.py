@@ -21,7 +21,9 @@ def test_mov_copies(type: str, make: object) -> None:
 
 def test_mov_of_constants() -> None:
     a = words(1, 32)
-    out = run_ptx("mov.f32 %x, 0f3FC00000; mov.u64 %y, 0x123456789abcdef0; mov.b32 %z, %a;", a=a, x="f32", y="b64", z="b32")
+    out = run_ptx(
+        "mov.f32 %x, 0f3FC00000; mov.u64 %y, 0x123456789abcdef0; mov.b32 %z, %a;", a=a, x="f32", y="b64", z="b32"
+    )
     assert out["x"][0] == 0x3FC00000 and out["y"][0] == 0x123456789ABCDEF0
 
 
@@ -56,7 +58,9 @@ def chosen(a: int, b: int, selector: int) -> int:
     source = list(a.to_bytes(4, "little") + b.to_bytes(4, "little"))
     picked = [source[selector >> 4 * k & 7] for k in range(4)]
     signs = [selector >> 4 * k & 8 for k in range(4)]
-    return int.from_bytes(bytes((255 if x & 128 else 0) if s else x for x, s in zip(picked, signs, strict=True)), "little")
+    return int.from_bytes(
+        bytes((255 if x & 128 else 0) if s else x for x, s in zip(picked, signs, strict=True)), "little"
+    )
 
 
 @pytest.mark.parametrize("selector", [*PRMT_FIXED, 0x3210, 0x0123, 0x9910, 0xBA98, 0x7531, 0xFEDC])
