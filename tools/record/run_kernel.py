@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,13 +171,15 @@ def compile_folder(folder: Path) -> list[dict[str, Any]]:
     """Assemble every PTX file below `folder` with ptxas; registers and spills are in the log."""
     if find_ptxas() is None:
         raise SystemExit("no ptxas on PATH")
-    results = []
-    for path in sorted(folder.rglob("*.ptx")):
+
+    def compiled(path: Path) -> dict[str, Any]:
         try:
-            results.append({"file": str(path), "ok": True, "ptxas": assemble(path.read_text())[1]})
+            return {"file": str(path), "ok": True, "ptxas": assemble(path.read_text())[1]}
         except RuntimeError as error:
-            results.append({"file": str(path), "ok": False, "error": str(error)})
-    return results
+            return {"file": str(path), "ok": False, "error": str(error)}
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(compiled, sorted(folder.rglob("*.ptx"))))
 
 
 def _summary(result: dict[str, Any]) -> str:
