@@ -226,6 +226,10 @@ def _value(text: str) -> Any:
         return text
 
 
+def _pairs(texts: list[str]) -> dict[str, Any]:
+    return {name: _value(value) for name, value in (text.split("=", 1) for text in texts)}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=Path, help="JSON job list")
@@ -236,6 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bench", default="", help="calibration family")
     parser.add_argument("--only", default="", help="rows of the family whose name contains this")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="problem option")
+    parser.add_argument("-D", "--define", action="append", default=[], metavar="NAME=VALUE", help="as exported")
     parser.add_argument("--repeat", type=int, default=10)
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--ncu", action="store_true", help="run every job under Nsight Compute")
@@ -264,9 +269,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.jobs:
         jobs = [Job(**fields) for fields in json.loads(args.jobs.read_text())]
     else:
-        options = {name: _value(value) for name, value in (pair.split("=", 1) for pair in args.set)}
         name = args.problem or args.bench or "kernel"
-        jobs = [Job(name, args.ptx, args.problem, options, args.bench, args.only, args.repeat, save=args.save)]
+        options, defines = _pairs(args.set), _pairs(args.define)
+        jobs = [Job(name, args.ptx, args.problem, options, defines, args.bench, args.only, args.repeat, save=args.save)]
     return int(run_list(jobs, args.out, args.ncu) > 0)
 
 
