@@ -89,8 +89,8 @@ def add_odd(v: VectorBuilder, x: Any, y: Any, width: str) -> Any:
 def directed32(v: VectorBuilder, mode: str, s: Any, err: Any, zero: Any, ftz: Any) -> Any:
     """The f64 sum s + err (err at most half a unit of s) rounded once to f32 in `mode` rz, rm or rp.
 
-    `zero` holds f32 bits whose sign an exact zero takes; `ftz` is a condition: flush by the rule of section
-    "below 2^-126 after rounding with an unlimited exponent".
+    `zero` holds f32 bits whose sign an exact zero takes; `ftz` is a condition: flush what is below 2^-126 after
+    rounding as if the exponent had no lower limit.
     """
     none = v.const(0.0, "f64")
     nearest = v.ftrunc(s, "f32")

@@ -179,9 +179,8 @@ def _extremum(largest: bool, ftz: bool) -> Micro:
     call = "maximumnum" if largest else "minimumnum"
 
     def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
-        if ftz:
-            a, b = flush32(v, a), flush32(v, b)
-        return nan32(v, v.call(call, a, b))
+        r = nan32(v, v.call(call, a, b))
+        return flush32(v, r) if ftz else r  # flushing keeps the order, so once at the end is enough
 
     def meaning(a: int, b: int) -> int:
         if ftz:
