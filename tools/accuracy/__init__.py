@@ -1,0 +1,1 @@
+"""The emulator beside an H200: whole programs, composite kernels, units, stalls and ablations."""

@@ -1,0 +1,79 @@
+"""What an H200 did: the shipped programs as recorded by `tools.record`, and FlashAttention-3 under Nsight Compute.
+
+    python -m tools.accuracy.recorded results.json [more.json ...]      # rewrite tests/golden/h200/programs.json
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden" / "h200"
+PROGRAMS, FLASH_ATTENTION = FOLDER / "programs.json", FOLDER / "flash-attention-3.csv"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One program on the card: medians of several launches.
+
+    `time_us` is the time between two events; `cycles` the most SM cycles of any SM, from the first start clock to
+    the last end clock of its warps; `registers` what ptxas gave each thread; `rel_error` the Frobenius error of the
+    output against float64.
+    """
+
+    name: str
+    program: str
+    time_us: float
+    cycles: float
+    registers: int
+    rel_error: float
+    options: dict[str, Any] = field(default_factory=dict)
+    defines: dict[str, Any] = field(default_factory=dict)
+
+
+def programs() -> list[Recorded]:
+    """Every recorded run of a shipped program."""
+    return [Recorded(**entry) for entry in json.loads(PROGRAMS.read_text())]
+
+
+def flash_attention() -> dict[str, dict[str, float]]:
+    """Metric -> workload -> value, of the FlashAttention-3 library's kernel."""
+    with FLASH_ATTENTION.open() as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    return {row["metric"]: {k: float(v) for k, v in row.items() if k not in ("metric", "unit") and v} for row in rows}
+
+
+def distil(results: list[dict[str, Any]]) -> list[Recorded]:
+    """The jobs of `tools.record.run_kernel` that ran a program; of two with one name the last one counts."""
+    found: dict[str, Recorded] = {}
+    for result in results:
+        job = result["job"]
+        if not result["ok"] or not job["problem"]:
+            continue
+        found[job["name"]] = Recorded(
+            name=job["name"],
+            program=job["problem"],
+            time_us=round(result["time_us_median"], 3),
+            cycles=result["cycles_max_median"],
+            registers=result["registers"],
+            rel_error=float(f"{result['check']['rel_error']:.4g}"),
+            options=job["options"],
+            defines=job["defines"],
+        )
+    return list(found.values())
+
+
+def main(files: list[str]) -> None:
+    """Merge result files into the golden file."""
+    results = [result for file in files for result in json.loads(Path(file).read_text())]
+    entries = [json.dumps(asdict(entry)) for entry in distil(results)]
+    PROGRAMS.write_text("[\n" + ",\n".join(entries) + "\n]\n")
+    print(f"{len(entries)} programs in {PROGRAMS}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

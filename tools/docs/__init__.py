@@ -1,0 +1,1 @@
+"""Pages that are generated: tables and command output between markers."""
