@@ -161,10 +161,10 @@ WGROUP = np.dtype(
     align=True,
 )
 
-# A bulk copy: a load is served, then completes; a store is read out, then completes.
+# A bulk copy, by `state` (FREE: none): a load is served, then completes; a store is read out, then completes.
 JOB = np.dtype(
     [
-        ("state", i32),  # 0 free, 1 load, 2 store before read-out, 3 store after read-out
+        ("state", i32),
         ("warp", i32),
         ("lane", i32),
         ("group", i32),
@@ -182,6 +182,8 @@ JOB = np.dtype(
     ],
     align=True,
 )
+
+LOAD, STORE_READING, STORE_WRITING = 1, 2, 3  # a store: before, after its source has been read out
 
 # An array in emulated global memory; `touched` is its first line's index in the line map.
 SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("touched", i32)], align=True)

@@ -128,10 +128,12 @@ def dominates(idom: list[int], a: int, b: int) -> bool:
 def reconvergence(g: Graph) -> list[int]:
     """For each block the first operation of its immediate post-dominator, -1 when that is the exit.
 
-    Lanes that part at a block's end meet again there.
+    Lanes that part at a block's end meet again there.  A guarded exit does not count as a way out: the
+    lanes that take it are gone, and the others still meet.
     """
     exit_node = g.count
-    back: list[list[int]] = [list(p) for p in g.predecessors] + [[b for b in range(g.count) if g.exits[b]]]
-    forward = [[*s, exit_node] if g.exits[b] else list(s) for b, s in enumerate(g.successors)] + [[]]
+    ends = [b for b in range(g.count) if not g.successors[b]]
+    back: list[list[int]] = [list(p) for p in g.predecessors] + [ends]
+    forward = [list(s) or [exit_node] for s in g.successors] + [[]]
     ipdom = dominators(back, forward, exit_node)
     return [-1 if p < 0 or p == exit_node else g.starts[p] for p in ipdom[: g.count]]

@@ -20,11 +20,13 @@ from emu.units.common import (
     first_lane,
     get32,
     park,
+    together,
     wake,
     wake_where,
     warps_of,
 )
 
+FULL = 0xFFFFFFFF
 R_BARRIER, R_SHORT = int(Reason.BARRIER), int(Reason.SHORT_SCOREBOARD)
 
 
@@ -36,6 +38,8 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
     a barrier of W warps takes 12.3 + 2 W cycles).
     """
     lane = first_lane(m)
+    if not together(S, W, m, FULL):
+        return DEFAULT
     slot = get32(W, I.a, lane)
     expected = get32(W, I.b, lane)
     if slot > 15:

@@ -116,6 +116,15 @@ def first_lane(m: int) -> int:
     return lane
 
 
+@compiled
+def together(S: Any, W: Any, m: int, mask: int) -> bool:
+    """Whether all lanes of `mask` that have not exited are in `m`; a fault when a collective lacks some."""
+    if mask & ~W.exited & ~m & 0xFFFFFFFF:
+        fault(S, W, F_DIVERGED, first_lane(m), 0, m)
+        return False
+    return True
+
+
 @njit(inline="always")
 def wake(S: Any, W: Any, when: int) -> None:
     """Let a parked warp issue from cycle `when` on (and not before its operands are there)."""
@@ -161,11 +170,11 @@ def segment_host(S: Any, address: int, size: int, write: int) -> int:
     """Translate an emulated global address range; 0 when it is not inside one array, -1 when read-only."""
     segments = segments_of(S.segment_at, S.segments)
     g = segments[S.segment_last]
-    if not (address >= g.base and address + size <= g.base + g.size):
+    if not (address >= g.base and address - g.base <= g.size - size):
         found = -1
         for k in range(S.segments):
             h = segments[k]
-            if address >= h.base and address + size <= h.base + h.size:
+            if address >= h.base and address - h.base <= h.size - size:  # the sum might overflow
                 found = k
                 break
         if found < 0:

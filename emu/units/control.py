@@ -12,18 +12,18 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import ld32, st32
+from emu.raw import ld16, ld32, st32
 from emu.stalls import Reason
-from emu.state import HAS_D, LIVE, PAIR, STACK, WARP_SLOTS
+from emu.state import HAS_D, PAIR, STACK, WARP_SLOTS
 from emu.units.common import (
     DEFAULT,
-    F_DIVERGED,
     F_STACK,
     F_TRAP,
     ctas_of,
     fault,
     first_lane,
     get32,
+    together,
 )
 from isa.ops.special import CLOCK64, SPECIAL
 
@@ -132,8 +132,8 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def warpsync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.warp.sync: lanes of the mask must be here together (paths join at post-dominators)."""
-    if m and (get32(W, I.a, first_lane(m)) & ~W.exited) & ~m & FULL:
-        fault(S, W, F_DIVERGED, first_lane(m), 0, get32(W, I.a, first_lane(m)))
+    if m:
+        together(S, W, m, get32(W, I.a, first_lane(m)))
     return DEFAULT
 
 
@@ -142,7 +142,10 @@ def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """elect.sync: the lowest lane of the mask (seen on an H200)."""
     if m == 0:
         return DEFAULT
-    leader = first_lane(get32(W, I.a, first_lane(m)))
+    mask = get32(W, I.a, first_lane(m))
+    if not together(S, W, m, mask):
+        return DEFAULT
+    leader = first_lane(mask & ~W.exited)
     if I.flags & HAS_D:
         for lane in range(32):
             if (m >> lane) & 1:
@@ -156,7 +159,7 @@ def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """vote.sync all, any, uni, ballot over the executing lanes."""
-    if m == 0:
+    if m == 0 or not together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m))):
         return DEFAULT
     p = ld32(W.pred_at + I.pa * 4)
     if I.flip & 2:
@@ -176,6 +179,8 @@ def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def shfl(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """shfl.sync (PTX ISA 9.7.9.6); an inactive source lane gives its register as it is."""
+    if m == 0 or not together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m))):
+        return DEFAULT
     source = W.row_at + I.a * 128
     got = 0
     values = W.row_at + S.shuffle_row * 128
@@ -307,12 +312,6 @@ def clock(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             st32(W.row_at + I.d * 128 + lane * 4, value & FULL)
             st32(W.row_at + I.d * 128 + 128 + lane * 4, (value >> 32) & FULL)
     return DEFAULT
-
-
-@compiled
-def retired(S: Any, W: Any) -> bool:
-    """Whether all lanes of a warp have exited."""
-    return bool(W.state == LIVE and W.pc < 0)
 
 
 @compiled

@@ -10,15 +10,19 @@ from emu.state import (
     BLOCK_NONE,
     DONE,
     FREE,
+    JOBS,
     LIVE,
+    LOAD,
     NEVER,
     PIPES,
     REGS,
+    RING,
+    STORE_READING,
     SUBPARTITIONS,
     WARP_SLOTS,
     WARPGROUPS,
 )
-from emu.units.common import ctas_of, event, instrs_of, warps_of, wgroups_of
+from emu.units.common import ctas_of, event, instrs_of, jobs_of, warps_of, wgroups_of
 
 
 @compiled
@@ -109,6 +113,23 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
 
 
 @compiled
+def busy(S: Any, slot: int) -> bool:
+    """Whether copies or wgmma of an ended CTA still use its shared memory or registers (their end is an event)."""
+    if S.jobs:
+        jobs = jobs_of(S.job_at, JOBS)
+        for k in range(JOBS):
+            if jobs[k].cta == slot and (jobs[k].state == LOAD or jobs[k].state == STORE_READING):
+                return True
+    room = (S.warps_per_cta + 3) // 4
+    groups = wgroups_of(S.wg_at, WARPGROUPS)
+    for k in range(slot * room, (slot + 1) * room):
+        j = groups[k].done & (RING - 1)
+        if groups[k].issued > groups[k].done and groups[k].arrived[j] == 4:
+            return True
+    return False
+
+
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """Start CTAs in slots that are free; returns the next cycle of interest."""
     look = NEVER
@@ -117,9 +138,9 @@ def advance(S: Any, C: Any, t: int) -> int:
     ctas = ctas_of(S.cta_at, S.cta_slots)
     for k in range(S.cta_slots):
         if ctas[k].state == FREE and S.ctas_left > 0:
-            if ctas[k].born <= t:
-                start_cta(S, C, k, t)
-            else:
+            if ctas[k].born > t:
                 look = min(look, ctas[k].born)
+            elif not busy(S, k):
+                start_cta(S, C, k, t)
     return int(look)
 

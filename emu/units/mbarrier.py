@@ -75,7 +75,7 @@ def make_word(expected: int, tx: int, pending: int, phase: int) -> int:
 @compiled
 def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
     """The cell number of an mbarrier operand, or -1 after a fault."""
-    offset = address & 0xFFFFFF
+    offset = address & FULL
     if offset & 7:
         fault(S, W, F_MBAR_ALIGN, lane, offset, 8)
         return -1
@@ -275,6 +275,7 @@ def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
     park(S, W, BLOCK_MBAR, reason, t)
     W.wait_pc, W.wait_mask, W.wait_state = W.pc, m, state
     W.deadline = t + C.try_wait_limit_cy
+    S.give_up = min(S.give_up, W.deadline)
     event(S, W.deadline)
     return PARK
 

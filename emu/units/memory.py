@@ -28,6 +28,7 @@ from emu.units.common import (
     segment_host,
     segments_of,
     signed32,
+    together,
 )
 from emu.units.sharing import port_cost, return_cost
 from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
@@ -84,7 +85,7 @@ def store_element(W: Any, host: int, size: int, rows_at: int, k: int, lane: int)
 @compiled
 def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     """Host address of a shared-memory range of the SM, or 0 after a fault."""
-    offset &= 0xFFFFFF
+    offset &= FULL
     low, high = W.smem_base, W.smem_base + S.smem_per_cta
     if offset % size != 0:
         fault(S, W, F_SHARED_ALIGN, lane, offset, size)
@@ -211,7 +212,7 @@ def matrix_wavefronts(W: Any, row: int, offset: int, matrices: int) -> int:
 @compiled
 def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ldmatrix.m8n8.b16 (PTX ISA 9.7.14.5.15): lane l gets elements 2(l%4), +1 of row l/4 of each matrix."""
-    if m == 0:
+    if m == 0 or not together(S, W, m, FULL):
         return DEFAULT
     offset, trans, matrices = signed32(I.imm), (I.imm >> 32) & 1, (I.imm >> 40) & 0xFF
     rows_at = S.list_at + I.list * 2
@@ -235,7 +236,7 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """stmatrix.m8n8.b16 (PTX ISA 9.7.14.5.16): the reverse of ldmatrix."""
-    if m == 0:
+    if m == 0 or not together(S, W, m, FULL):
         return DEFAULT
     offset, trans, matrices = signed32(I.imm), (I.imm >> 32) & 1, (I.imm >> 40) & 0xFF
     rows_at = S.list_at + I.list * 2

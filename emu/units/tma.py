@@ -15,14 +15,25 @@ from numba import njit
 from emu.compiled import compiled
 from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8
 from emu.stalls import Reason
-from emu.state import BLOCK_BULK_QUEUE, BLOCK_BULK_WAIT, JOBS, LIVE, NEVER, WARP_SLOTS
+from emu.state import (
+    BLOCK_BULK_QUEUE,
+    BLOCK_BULK_WAIT,
+    FREE,
+    JOBS,
+    LIVE,
+    LOAD,
+    NEVER,
+    STORE_READING,
+    STORE_WRITING,
+    WARP_SLOTS,
+)
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_RANGE,
-    F_MBAR_INVALID,
     F_READ_ONLY,
     F_SHARED_RANGE,
     F_TMA_ALIGN,
+    F_TMA_MBAR,
     F_TMAP,
     F_TMAP_RANK,
     PARK,
@@ -43,8 +54,6 @@ from emu.units.mbarrier import cell, complete_tx
 from emu.units.memory import LINE, first_touch, touch
 
 R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
-LOAD, STORE_READING, STORE_WRITING = 1, 2, 3
-FREE = 0
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)  # by PTX element code (ISA 9.7.9.28)
 
 
@@ -71,10 +80,10 @@ def decode(S: Any, W: Any, lane: int, address: int, T: Any) -> bool:
         used = d < T.rank
         T.dims[d] = ld32(host + 16 + 4 * d) if used else 1
         T.box[d] = ld32(host + 36 + 4 * d) if used else 1
-        T.estride[d] = max(ld32(host + 56 + 4 * d), 1) if used else 1
+        T.estride[d] = max(ld32(host + 56 + 4 * d), 1) if used and d else 1  # dimension 0: ignored (driver API)
         if d:
             T.strides[d] = ld64(host + 80 + 8 * (d - 1)) if used else 0
-        if used and (T.box[d] < 1 or T.box[d] > 256 or T.dims[d] < 1):
+        if used and (T.box[0] * T.elem % 16 or T.base & 15 or T.box[d] < 1 or T.box[d] > 256 or T.dims[d] < 1):
             fault(S, W, F_TMAP, lane, address, d)
             return False
     return True
@@ -160,7 +169,7 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
         j.coords[d] = signed32(get32(W, ld16(S.list_at + I.list * 2 + 2 * d), lane))
     j.warp, j.lane, j.cta, j.pc = W.slot, lane, W.cta, W.pc
     j.group = W.bulk_group[lane]
-    offset = get32(W, I.b, lane) & 0xFFFFFF
+    offset = get32(W, I.b, lane)
     if offset % (128 if T.swizzle else 16) != 0:
         fault(S, W, F_TMA_ALIGN, lane, offset, T.swizzle)
         return -1
@@ -413,7 +422,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
     if j.state == LOAD:
         read_box(S, W, k)
         if not ld8(S.live_at + j.mbar):
-            fault(S, W, F_MBAR_INVALID, j.lane, (j.mbar << 3) - W.smem_base, 1)
+            fault(S, W, F_TMA_MBAR, j.lane, (j.mbar << 3) - W.smem_base, 0)
         else:
             complete_tx(S, C, W, j.mbar, j.bytes, t)
         j.state = FREE

@@ -25,7 +25,7 @@ SPECIAL = (
 CLOCK64, GLOBALTIMER = 0, 1  # immediates of CS2R
 
 S2R = unit("S2R", "->u", "s2r", "s2r", "a special register; imm: its index in SPECIAL")
-CS2R_32 = unit("CS2R.32", "->u", "clock", "s2r", "a half of the cycle counter; imm: its index in SPECIAL")
+CS2R_32 = unit("CS2R.32", "->u", "clock", "clock", "a half of the cycle counter; imm: its index in SPECIAL")
 CS2R = unit("CS2R", "->U", "clock", "clock", "imm 0: %clock64, 1: %globaltimer")
 
 _WIDE = {"%clock64": CLOCK64, "%globaltimer": GLOBALTIMER}

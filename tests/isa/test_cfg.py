@@ -69,4 +69,4 @@ def test_branches_that_only_meet_at_the_exit():
 def test_guarded_exit_ends_a_block_and_falls_through():
     g = graph([op("EXIT", guard=P), op("NOP"), op("EXIT")], {})
     assert g.successors == [[1], []] and g.exits == [True, True]
-    assert reconvergence(g)[0] == -1
+    assert reconvergence(g)[0] == 1  # the lanes that stay meet behind it

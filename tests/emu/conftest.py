@@ -1,0 +1,101 @@
+"""A PTX body in a kernel skeleton, run on one SM of the emulated H200."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import emu
+import emu.sm
+from emu.api import Kernel, _shape, _three
+from emu.link import link
+from emu.machine import Machine, load_machine
+from emu.memory_map import MemoryMap
+from emu.result import Result
+from emu.sm import StreamingMultiprocessor
+
+SKELETON = """
+.version 8.6
+.target sm_90a
+.address_size 64
+{outside}
+.visible .entry test({declared})
+{{
+    .reg .pred %p<16>;
+    .reg .b16 %h<16>;
+    .reg .b32 %r<100>;
+    .reg .b64 %d<32>;
+    .reg .f32 %f<200>;
+    {registers}
+    {shared}
+    {loads}
+{body}
+    ret;
+}}
+"""
+
+
+@functools.cache
+def assemble(body: str, params: str = "", shared: str = "", outside: str = "") -> Kernel:
+    """A kernel of `body`; each of `params` ("u64 out, u32 n") is in the register of its name.
+
+    A `tensormap` parameter's register holds its generic address.  `shared` declares variables.
+    """
+    pairs = [pair.split() for pair in params.split(",") if pair.strip()]
+    declared, registers, loads = [], [], []
+    for kind, name in pairs:
+        if kind == "tensormap":
+            declared.append(f".param .align 64 .b8 {name}[128]")
+            registers.append(f".reg .b64 %{name};")
+            loads.append(f"mov.b64 %{name}, {name}; cvta.param.u64 %{name}, %{name};")
+        else:
+            declared.append(f".param .{kind} {name}")
+            registers.append(f".reg .{kind} %{name};")
+            loads.append(f"ld.param.{kind} %{name}, [{name}];")
+    text = SKELETON.format(
+        outside=outside, declared=", ".join(declared), registers=" ".join(registers), shared=shared,
+        loads=" ".join(loads), body=body,
+    )  # fmt: skip
+    return emu.load(text=text)
+
+
+@functools.cache
+def one_sm() -> Machine:
+    """The H200 cut down to one SM, so that every CTA runs on it."""
+    return load_machine("h200", ("chip.sms=1",))
+
+
+def run(
+    body: str, params: str = "", args: Sequence[Any] = (), *, shared: str = "", outside: str = "", **options: Any
+) -> Result:
+    """Assemble and launch (block 32, at most a million cycles)."""
+    options = {"machine": one_sm(), "block": 32, "max_cycles": 1_000_000} | options
+    return emu.launch(assemble(body, params, shared, outside), args=args, **options)
+
+
+def step(kernel: Kernel, args: Sequence[Any], block: int, grid: Any = 1, shared_bytes: int = 0) -> StreamingMultiprocessor:
+    """Run a kernel on one SM and keep the SM with all its state."""
+    machine = one_sm()
+    shape = _shape(kernel.program, machine, _three(grid), _three(block), shared_bytes)
+    memory = MemoryMap(kernel.program)
+    memory.bind(args)
+    sm = StreamingMultiprocessor(kernel.program, machine, link(kernel.program, machine), shape, memory)
+    sm.run(range(int(np.prod(shape.grid))), 10_000_000)
+    return sm
+
+
+@pytest.fixture(scope="session")
+def ptx() -> SimpleNamespace:
+    """`assemble`, `run`, `step`, `one_sm` of this file."""
+    return SimpleNamespace(assemble=assemble, run=run, step=step, machine=one_sm)
+
+
+@pytest.fixture
+def quantum(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`quantum(n)`: the core returns to Python every n cycles."""
+    return lambda cycles: monkeypatch.setattr(emu.sm, "QUANTUM_CYCLES", cycles)
