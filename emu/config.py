@@ -15,18 +15,19 @@ from emu.machine import Machine
 
 FIELDS = (
     "clock_mhz", "nanosleep_min",
-    "bar_arrive_cy", "bar_serve_cy", "bar_open_cy",
+    "bar_hop_cy", "bar_serve_cy", "bar_open_cy",
     "setmaxnreg_inc_cy", "setmaxnreg_dec_cy", "setmaxnreg_wake_cy",
     "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "try_wait_limit_cy",
-    "l2_byte_cy256", "l2_latency_cy", "hbm_kb_cy256", "hbm_latency_cy",
-    "tma_queue", "tma_byte_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
-    "store_byte_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256",
+    "l2_kb_cy256", "l2_latency_cy", "hbm_kb_cy256", "hbm_latency_cy",
+    "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
+    "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256",
     "mma_queue", "mma_queue_min", "mma_issue_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
-    "return_cy256", "return_mma_cy256", "wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
+    "return_cy256", "return_mma_cy256", "mio_queue_cy", "wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
+KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
 WGMMA_ROWS, WGMMA_K_BYTES = 64, 32  # of an operand tile: m64, 32 bytes deep (PTX ISA 9.7.15.2)
 
 
@@ -39,7 +40,7 @@ def configure(machine: Machine) -> Any:
     values: dict[str, float] = {
         "clock_mhz": v("clock.boost_mhz"),
         "nanosleep_min": v("timing.nanosleep.latency"),
-        "bar_arrive_cy": 0,
+        "bar_hop_cy": v("unit.barrier.hop_cy") - v("unit.barrier.base_cy") - v("unit.barrier.warp_cy"),
         "bar_serve_cy": v("unit.barrier.warp_cy"),
         "bar_open_cy": v("unit.barrier.base_cy"),
         "setmaxnreg_inc_cy": v("unit.setmaxnreg.inc_cy"),
@@ -50,17 +51,17 @@ def configure(machine: Machine) -> Any:
         "mbar_wake_cy": wake,
         "mbar_wake_next_cy": v("unit.mbarrier.wake_next_cy"),
         "try_wait_limit_cy": v("unit.mbarrier.suspend_cy"),
-        "l2_byte_cy256": 256 / v("unit.l2.sm_b_per_cy"),
+        "l2_kb_cy256": KB / v("unit.l2.sm_b_per_cy"),
         "l2_latency_cy": v("unit.l2.hit_cy"),
-        "hbm_kb_cy256": 256 * 1024 / v("unit.hbm.b_per_cy"),
+        "hbm_kb_cy256": KB / v("unit.hbm.b_per_cy"),
         "hbm_latency_cy": v("unit.hbm.latency_cy"),
         "tma_queue": v("unit.tma.queue"),
-        "tma_byte_cy256": 256 / v("unit.tma.load_b_per_cy"),
+        "tma_kb_cy256": KB / v("unit.tma.load_b_per_cy"),
         "tma_row_cy256": 256 * v("unit.tma.row_cy"),
         "tma_issue_cy": 0,
         "tma_latency_cy": v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy"),
         "tma_hbm_cy": v("unit.tma.hbm_extra_cy"),
-        "store_byte_cy256": 256 / v("unit.tma.store_b_per_cy"),
+        "store_kb_cy256": 256 / v("unit.tma.store_b_per_cy"),
         "store_read_cy": v("unit.tma.store_latency_cy") - v("timing.bulk_wait.latency"),
         "store_write_cy": v("unit.tma.store_write_cy"),
         "bulk_wake_cy": v("timing.bulk_wait.latency"),
@@ -85,6 +86,7 @@ def configure(machine: Machine) -> Any:
         "stream_length": v("unit.tensor.starving_run") - 1,
         "return_cy256": 256 / (v("unit.shuffle.lanes") / v("sm.warp_lanes")),
         "return_mma_cy256": 256 / v("unit.tensor.other_return_per_cy"),
+        "mio_queue_cy": v("unit.smem.queue_cy"),
         "wavefront_cy": v("unit.smem.wavefront_cy"),
         "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
         "turnaround_cy256": 256 * v("sm.turnaround_cy"),

@@ -24,16 +24,18 @@ from emu.state import (
     BLOCK_MBAR,
     BRANCH,
     DEADLOCK,
+    DEPS,
     FINISHED,
-    HAS_D,
+    HOT,
+    LISTS,
     LIVE,
     LOADS,
     NEVER,
-    PAIR,
     PIPES,
     QUANTUM,
     REASONS,
     REGS,
+    RESULTS,
     RUNNING,
     SPIN,
     SUBPARTITIONS,
@@ -64,52 +66,45 @@ def advance(S: Any, C: Any, t: int) -> None:
 def charge(S: Any, W: Any, pc: int, reason: int, cycles: int) -> None:
     """Charge warp-cycles to a reason, per warp and per instruction."""
     W.stalls[reason] += cycles
-    at = S.stall_at + (pc * REASONS + reason) * 4
+    at = S.hot_at + (pc * HOT + reason) * 4
+    if reason >= HOT:
+        at = S.cold_at + (pc * (REASONS - HOT) + reason - HOT) * 4
     st32(at, ld32(at) + cycles)
+
+
+@njit(inline="always")
+def within(x: int, low: int, high: int) -> int:
+    """`x`, at least `low` and at most `high`."""
+    return min(max(x, low), high)
 
 
 @compiled
 def settle(S: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
-    """Charge the cycles since the last issue, up to `t` (exclusive)."""
-    n = W.last + 1
-    if n >= t:
-        return
-    x = min(W.gap_until, t)
-    if x > n:
-        charge(S, W, pc, R_WAIT, x - n)
-        n = x
-    x = min(S.ready[W.slot], t)
-    if x > n:
-        charge(S, W, pc, W.reason, x - n)
-        n = x
-    x = min(pipe_until, t)
-    if x > n:
-        charge(S, W, pc, W.nthrottle, x - n)
-        n = x
-    x = min(port_until, t)
-    if x > n:
-        charge(S, W, pc, R_DISPATCH if W.streak > 0 else R_WAIT, x - n)
-        n = x
-    if t > n:
-        charge(S, W, pc, R_NOT_SELECTED, t - n)
+    """Charge the cycles since the last issue, up to `t` (exclusive).  Free of branches: they would not predict."""
+    n = min(W.last + 1, t)
+    gap = within(W.gap_until, n, t)
+    ready = within(S.ready[W.slot], gap, t)
+    pipe = within(pipe_until, ready, t)
+    port = within(port_until, pipe, t)
+    charge(S, W, pc, R_WAIT, gap - n)
+    charge(S, W, pc, W.reason, ready - gap)
+    charge(S, W, pc, W.nthrottle, pipe - ready)
+    charge(S, W, pc, R_DISPATCH if W.streak > 0 else R_WAIT, port - pipe)
+    charge(S, W, pc, R_NOT_SELECTED, t - port)
 
 
 @compiled
 def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
     """When, and because of what, the warp's next instruction J has its operands."""
-    latest = 0
-    for k in range(J.ndep):
-        x = ld64(W.time_at + J.dep[k] * 8)
-        if x > latest:
-            latest = x
-    rows = J.nd + J.ns
-    for k in range(rows):
-        x = ld64(W.time_at + ld16(S.list_at + 2 * (J.list + k)) * 8)
-        if x > latest:
-            latest = x
+    latest = ld64(W.time_at + J.more * 8)
+    for k in range(DEPS):
+        latest = max(latest, ld64(W.time_at + J.dep[k] * 8))
+    if J.flags & LISTS:
+        for k in range(J.nd + J.ns):
+            latest = max(latest, ld64(W.time_at + ld16(S.list_at + 2 * (J.list + k)) * 8))
     ready, reason = latest >> 8, latest & 255
     if J.flags & BRANCH and J.guard:
-        x = (ld64(W.time_at + (S.rows + J.guard) * 8) >> 8) + C.branch_guard_cy
+        x = (ld64(W.time_at + (S.const_first + J.guard) * 8) >> 8) + C.branch_guard_cy
         if x > ready and x > gap_until:
             ready, reason = x, R_WAIT
     W.dep_ready = max(ready, gap_until)
@@ -122,16 +117,8 @@ def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
 def result_times(S: Any, W: Any, I: Any, when: int) -> None:
     """Set the ready times of an instruction's results."""
     stamp = (when << 8) | I.reason
-    if I.flags & HAS_D:
-        st64(W.time_at + I.d * 8, stamp)
-        if I.flags & PAIR:
-            st64(W.time_at + I.d * 8 + 8, stamp)
-    if I.pd:
-        st64(W.time_at + (S.rows + I.pd) * 8, stamp)
-        if I.pd2:
-            st64(W.time_at + (S.rows + I.pd2) * 8, stamp)
-    elif I.pd2:
-        st64(W.time_at + (S.rows + I.pd2) * 8, stamp)
+    for k in range(RESULTS):
+        st64(W.time_at + I.res[k] * 8, stamp)
     if I.flags & LOADS:
         for k in range(I.nd):
             st64(W.time_at + ld16(S.list_at + 2 * (I.list + k)) * 8, stamp)
@@ -169,34 +156,39 @@ def close(S: Any, t: int) -> None:
 def pick(S: Any, C: Any, s: int, t: int) -> int:
     """The warp that sub-partition `s` issues from in cycle `t`: the last one if it can, else the youngest.
 
+    While the tensor core runs, an instruction that uses the register file's ports needs their next free
+    slot, and the warp that has waited longest goes first, except that an unbroken stream keeps the ports.
     Returns its slot, or -1; `sub_next` becomes the next cycle in which one of the others might issue.
+    Written with minima instead of branches, which would not predict.
     """
-    throttled = tensor_busy(S, t) and t < S.grant_next[s]
-    last, chosen, soonest = S.sub_last[s], -1, NEVER
-    for k in range(S.sub_count[s] - 1, -1, -1):
+    last = S.sub_last[s]
+    busy = tensor_busy(S, t)
+    port = min(S.grant_next[s], S.mma_busy_end) if busy else 0
+    stream = busy and last >= 0 and streams(S, C, s, last, t)
+    best, best_at, soonest = NEVER, NEVER, NEVER
+    count = S.sub_count[s]
+    for k in range(count):
         slot = S.sub_warps[s * 16 + k]
-        g = S.ready[slot]
-        if g <= t:
-            g = (S.pipe_free[S.next_pipe[slot]] + 255) >> 8
-            if g <= t and throttled and S.next_ports[slot] and not streams(S, C, s, slot, t):
-                g = min(S.grant_next[s], S.mma_busy_end)
-            if g <= t:
-                if chosen >= 0:
-                    soonest = t + 1
-                if chosen < 0 or slot == last:
-                    chosen = slot
-                continue
-        if g < soonest:
-            soonest = g
+        ready = S.ready[slot]
+        g = max(ready, (S.pipe_free[S.next_pipe[slot]] + 255) >> 8)
+        keeps = slot == last and (stream or not busy)
+        if S.next_ports[slot] and not (keeps and stream):
+            g = max(g, port)
+        order = ready + 1 if busy else count - k
+        key = ((0 if keeps else order) << 8 | slot) if g <= t else NEVER
+        first = key < best
+        soonest = min(soonest, best_at if first else g)
+        best_at = g if first else best_at
+        best = min(best, key)
     S.sub_next[s] = max(soonest, t + 1)
-    return chosen
+    return best & 255 if best < NEVER else -1
 
 
 @compiled
 def streams(S: Any, C: Any, s: int, slot: int, t: int) -> bool:
     """Whether a warp is in an unbroken stream of one instruction a cycle, which keeps the ports."""
     W = warps_of(S.warp_at, WARP_SLOTS)[slot]
-    return bool(slot == S.sub_last[s] and W.last == t - 1 and W.streak >= C.stream_length)
+    return bool(W.last == t - 1 and W.streak >= C.stream_length)
 
 
 def run(S: Any, C: Any) -> None:
@@ -262,7 +254,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         finish_issue(S, C, W, I, s, t, pc, pipe_at, busy, latency)
     else:
         before_ready, before_reason = S.ready[W.slot], W.reason
-        W.dep_ready, W.dep_reason = 0, I.reason
+        W.dep_ready, W.dep_reason, S.hold = 0, I.reason, 0
         code = execute(S, C, W, I, t, m)
         after_ready, after_reason = S.ready[W.slot], W.reason
         S.ready[W.slot], W.reason = before_ready, before_reason
@@ -276,10 +268,11 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
             return
         if not I.flags & BRANCH:
             W.pc = pc + 1
-        held, held_reason = W.dep_ready, W.dep_reason
+        held, held_reason, hold = W.dep_ready, W.dep_reason, S.hold << 8
         if code >= 0:
             latency = code
         finish_issue(S, C, W, I, s, t, pc, pipe_at, busy, latency)
+        S.pipe_free[pipe_at] = max(S.pipe_free[pipe_at], hold)
         if W.state != LIVE:
             return
         if held > W.dep_ready:

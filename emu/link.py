@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from emu.aligned import aligned
 from emu.machine import Machine
 from emu.stalls import REASONS
-from emu.state import BRANCH, HAS_D, LOADS, PAIR, PIPES, REGS, RT_INSTR, SPIN
+from emu.state import BRANCH, DEPS, HAS_D, LISTS, LOADS, PAIR, PIPES, REGS, RESULTS, RT_INSTR, SPIN
 from isa.micro import MICROS, Micro
 from isa.program import NO_ROW, Program
 
-COPIED = "op kind d a b c guard flip pd pd2 pa pb nd ns ndep list target reconv dep imm".split()
+COPIED = "op kind d a b c guard flip pd pd2 pa pb nd ns".split()
 FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
 PORTLESS = frozenset({"none", "tensor", "tma", "uniform"})  # pipes whose instructions leave the register file's ports alone
 
@@ -34,9 +35,13 @@ class Linked:
 def link(program: Program, machine: Machine) -> Linked:
     """Give every instruction the machine's timing; KeyError when a timing class is missing."""
     micros = [MICROS[name] for name in program.micro_names]
-    rt = np.zeros(len(program.instrs), RT_INSTR)
+    rt = aligned(len(program.instrs), RT_INSTR, RT_INSTR.itemsize)
     for name in COPIED:
         rt[name] = program.instrs[name]
+    branch = program.instrs["target"] >= 0
+    rt["list"] = np.where(branch, program.instrs["target"], program.instrs["list"])
+    rt["imm"] = np.where(branch, 0, program.instrs["imm"])
+    rt["reconv"] = np.where(branch, program.instrs["reconv"], rt["reconv"])
     pipes = pipe_names(machine)
     for k, micro in enumerate(micros):
         timing = machine.timing[micro.timing]
@@ -46,6 +51,7 @@ def link(program: Program, machine: Machine) -> Linked:
         rt["interval"][k] = round(timing.interval * 256)
         rt["slowed"][k] = round(_slowed(timing.interval, timing.pipe, machine) * 256)
         rt["flags"][k] = _flags(program, k, micro, timing.pipe)
+    rt["dep"], rt["more"], rt["res"] = slots(program, rt)
     rt["stall"] = encoded_gaps(program, rt, [machine.timing[m.timing].stall for m in micros])
     return Linked(rt, pipes)
 
@@ -75,11 +81,41 @@ def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:
         flags |= REGS
     if "loads" in micro.flags and program.instrs["nd"][k]:
         flags |= LOADS
+    if program.instrs["nd"][k] or program.instrs["ns"][k]:
+        flags |= LISTS
     if micro.unit in ("bra", "exit"):
         flags |= BRANCH
     if micro.unit in ("mbar_wait", "mbar_wait_state") and spins(program, k):
         flags |= SPIN
     return flags
+
+
+def time_slots(program: Program) -> int:
+    """Ready-time slots of a warp: registers, predicates, one that is always 0, one that nobody reads.
+
+    Constant rows are always ready and have none.
+    """
+    return program.registers + program.predicates + 2
+
+
+def _slot(program: Program, x: int) -> int:
+    """The ready-time slot of an entry of `INSTR.dep` (a row, or `rows` plus a predicate)."""
+    return x if x < program.registers else x - len(program.const_bits)
+
+
+def slots(program: Program, rt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The `dep`, `more` and `res` columns of RT_INSTR, spare entries filled."""
+    zero, unread = time_slots(program) - 2, time_slots(program) - 1
+    dep = np.full((len(rt), DEPS + 1), zero, np.uint16)
+    res = np.full((len(rt), RESULTS), unread, np.uint16)
+    for k, instr in enumerate(program.instrs):
+        gates = [_slot(program, int(x)) for x in instr["dep"][: instr["ndep"]]]
+        results = _results(program, rt[k])
+        # A full house drops what a result row waits for: a later reader of that row waits longer.
+        gates = [g for g in gates if g not in results][: DEPS + 1] if len(gates) > DEPS + 1 else gates
+        dep[k, : len(gates)] = gates
+        res[k, : len(results)] = results
+    return dep[:, :DEPS], dep[:, DEPS], res
 
 
 def spins(program: Program, k: int) -> bool:
@@ -120,27 +156,27 @@ def encoded_gaps(program: Program, rt: np.ndarray, least: list[float]) -> Any:
         if program.instrs["block"][k] != block:
             block, ready, pipe_free, now = program.instrs["block"][k], {}, {}, 0
         else:
-            slots = [int(s) for s in r["dep"][: r["ndep"]]] + _list_rows(program, r)
-            issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in slots)])
+            sources = [int(s) for s in r["dep"]] + [int(r["more"])] + _list_rows(program, r)
+            issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in sources)])
             gaps[k - 1] = min(issue - now, 255)
             now = issue
         gaps[k] = max(round(least[k]), 1)
         pipe_free[int(r["pipe"])] = now + -(-int(r["interval"]) // 256)
         when = now + int(r["latency"]) if int(r["reason"]) == fixed else 0
-        for slot in _results(program, r):
+        listed = _list_rows(program, r)[: r["nd"]] if r["flags"] & LOADS else []
+        for slot in [*_results(program, r), *listed]:
             ready[slot] = when
     return gaps
 
 
 def _list_rows(program: Program, r: Any) -> list[int]:
-    return [int(x) for x in program.lists[r["list"] : r["list"] + r["nd"] + r["ns"]]]
+    first = int(r["list"])
+    return [int(x) for x in program.lists[first : first + int(r["nd"]) + int(r["ns"])]]
 
 
 def _results(program: Program, r: Any) -> list[int]:
     slots = []
     if r["flags"] & HAS_D:
         slots += [int(r["d"]), int(r["d"]) + 1] if r["flags"] & PAIR else [int(r["d"])]
-    slots += [program.rows + int(p) for p in (r["pd"], r["pd2"]) if p]
-    if r["flags"] & LOADS:
-        slots += _list_rows(program, r)[: r["nd"]]
+    slots += [program.registers + int(p) for p in (r["pd"], r["pd2"]) if p]
     return slots

@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from emu.aligned import aligned
 from emu.config import configure
 from emu.generate import core
-from emu.link import Linked
+from emu.link import Linked, time_slots
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.state import (
     CTA,
     CTA_SLOTS,
     FINISHED,
+    HOT,
     JOB,
     JOBS,
     NEVER,
@@ -35,14 +37,6 @@ from isa.program import SHARED_BASE, Program
 
 QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
 PAGE = 1024
-
-
-def aligned(count: int, dtype: Any, boundary: int = 128) -> np.ndarray:
-    """A zeroed array that starts at a multiple of `boundary` bytes."""
-    dtype = np.dtype(dtype)
-    raw = np.zeros(count * dtype.itemsize + boundary, np.uint8)
-    skip = -raw.ctypes.data % boundary
-    return raw[skip : skip + count * dtype.itemsize].view(dtype)
 
 
 @dataclass(frozen=True)
@@ -82,14 +76,15 @@ class StreamingMultiprocessor:
         self.jobs = np.zeros(JOBS, JOB)
         self.tmaps = np.zeros(JOBS, TMAP)
         self.stalls = np.zeros((len(program.instrs), REASONS), np.int64)
-        self._counters = np.zeros((len(program.instrs), REASONS), np.uint32)
+        self._hot = aligned(len(program.instrs) * HOT, np.uint32).reshape(-1, HOT)
+        self._cold = np.zeros((len(program.instrs), REASONS - HOT), np.uint32)
         self.shared = aligned(shape.slots * shape.shared_cta, np.uint8, PAGE)
         self.mbars = np.zeros(len(self.shared) // 8, np.int64)
         self.live = np.zeros(len(self.shared) // 8, np.uint8)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
-        self.times = np.zeros(WARP_SLOTS * (program.rows + program.predicates), np.int64)
+        self.times = np.zeros(WARP_SLOTS * time_slots(program), np.int64)
         self.constants = memory.constants()
         self.lists = np.ascontiguousarray(program.lists if len(program.lists) else np.zeros(1, np.uint16))
         self.segments, lines = memory.segments()
@@ -107,7 +102,7 @@ class StreamingMultiprocessor:
             "instr_at": self.linked.instrs, "list_at": self.lists, "warp_at": self.warps, "cta_at": self.ctas,
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
-            "touched_at": self.touched, "tmap_at": self.tmaps, "stall_at": self._counters,
+            "touched_at": self.touched, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
         }  # fmt: skip
         for name, array in addresses.items():
@@ -119,13 +114,13 @@ class StreamingMultiprocessor:
         S["smem_dynamic"], S["smem_static"] = shape.shared_dynamic, program.shared_static
         S["regs_entry"] = entry_registers(program, self.machine)
         S["rows"], S["const_first"], S["const_rows"] = program.rows, program.registers, len(program.const_bits)
-        S["shuffle_row"], S["slots"], S["predicates"] = program.rows, program.rows + program.predicates, program.predicates
+        S["shuffle_row"], S["slots"], S["predicates"] = program.rows, time_slots(program), program.predicates
         S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
         S["segments"], S["local_bytes"] = len(self.segments), program.local_bytes
         for k in range(WARP_SLOTS):
             self.warps["row_at"][k] = self.windows.ctypes.data + k * (program.rows + 1) * 128
             self.warps["pred_at"][k] = self.predicates.ctypes.data + k * program.predicates * 4
-            self.warps["time_at"][k] = self.times.ctypes.data + k * (program.rows + program.predicates) * 8
+            self.warps["time_at"][k] = self.times.ctypes.data + k * time_slots(program) * 8
         for k in range(JOBS):
             self.jobs["staging_at"][k] = self.staging.ctypes.data + k * shape.shared_cta
 
@@ -153,8 +148,10 @@ class StreamingMultiprocessor:
         return self
 
     def _collect(self) -> None:
-        self.stalls += self._counters
-        self._counters[:] = 0
+        self.stalls[:, :HOT] += self._hot
+        self.stalls[:, HOT:] += self._cold
+        self._hot[:] = 0
+        self._cold[:] = 0
 
 
 def entry_registers(program: Program, machine: Machine) -> int:

@@ -12,20 +12,20 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Why a resident warp did, or did not, issue in a cycle."""
+    """Why a resident warp did, or did not, issue in a cycle; the frequent ones first (emu.state.HOT)."""
 
     SELECTED = 0
     NOT_SELECTED = 1
     WAIT = 2
-    LONG_SCOREBOARD = 3
-    SHORT_SCOREBOARD = 4
-    MATH_PIPE_THROTTLE = 5
-    MIO_THROTTLE = 6
-    LG_THROTTLE = 7
+    SHORT_SCOREBOARD = 3
+    MATH_PIPE_THROTTLE = 4
+    MIO_THROTTLE = 5
+    DISPATCH_STALL = 6
+    LONG_SCOREBOARD = 7
     BARRIER = 8
     GMMA = 9
-    WARPGROUP_ARRIVE = 10
-    DISPATCH_STALL = 11
+    LG_THROTTLE = 10
+    WARPGROUP_ARRIVE = 11
     BRANCH_RESOLVING = 12
     NO_INSTRUCTION = 13
     IMC_MISS = 14

@@ -6,6 +6,8 @@ Cycles are `int64` in fields that end in `_cy` or are documented as times; host 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 SUBPARTITIONS = 4  # an SM's schedulers; warp slot w belongs to scheduler w % 4 (CUDA programming guide)
@@ -14,52 +16,64 @@ CTA_SLOTS = 32
 WARPGROUPS = WARP_SLOTS // 4
 PIPES = 16
 REASONS = 32  # width of a stall row (emu.stalls has fewer)
+HOT = 8  # the most frequent reasons of an instruction are counted in a table of their own
 STACK = 32  # divergence stack entries a warp
 RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
 JOBS = 64  # bulk copies in flight an SM
+DEPS = 6  # dependences of an instruction, its lists and one more apart
+RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 NEVER = 1 << 60  # a time that does not come
 
 i64, i32, u32, u16, u8 = np.int64, np.int32, np.uint32, np.uint16, np.uint8
 
-# An instruction as the core reads it: isa.program.INSTR plus the machine's numbers (emu/link.py).
+# An instruction as the core reads it: isa.program.INSTR plus the machine's numbers (emu/link.py).  One cache
+# line: of a program of 2,000 instructions the first-level cache holds few, so their size is time.  Branches have
+# no lists and no immediate, and put their targets there.
+_RT_FIELDS: list[tuple[str, Any, int]] = [
+    ("op", u16, 0),
+    ("kind", u8, 2),
+    ("pipe", u8, 3),
+    ("d", u16, 4),
+    ("a", u16, 6),
+    ("b", u16, 8),
+    ("c", u16, 10),
+    ("guard", u8, 12),
+    ("flip", u8, 13),
+    ("pd", u8, 14),
+    ("pd2", u8, 15),
+    ("pa", u8, 16),
+    ("pb", u8, 17),
+    ("nd", u8, 18),
+    ("ns", u8, 19),
+    ("stall", u8, 20),  # encoded issue gap to the next instruction, cycles
+    ("reason", u8, 21),  # stall reason of consumers of the result
+    ("throttle", u8, 22),  # stall reason while the pipe is busy
+    ("flags", u8, 23),
+    ("latency", u16, 24),  # cycles to the result
+    ("interval", u16, 26),  # cycles * 256 that the pipe is busy
+    ("slowed", u16, 28),  # the same while the tensor core runs
+    ("more", u16, 30),  # a ready-time slot that gates issue beyond `dep`
+    ("list", i32, 32),
+    ("target", i32, 32),
+    ("dep", (u16, DEPS), 36),  # ready-time slots that gate issue; spare ones name a slot that is always 0
+    ("res", (u16, RESULTS), 48),  # ready-time slots of the results; spare ones name a slot that nobody reads
+    ("imm", i64, 56),
+    ("reconv", i32, 56),
+]
 RT_INSTR = np.dtype(
-    [
-        ("op", u16),
-        ("kind", u8),
-        ("pipe", u8),
-        ("d", u16),
-        ("a", u16),
-        ("b", u16),
-        ("c", u16),
-        ("guard", u8),
-        ("flip", u8),
-        ("pd", u8),
-        ("pd2", u8),
-        ("pa", u8),
-        ("pb", u8),
-        ("nd", u8),
-        ("ns", u8),
-        ("ndep", u8),
-        ("stall", u8),  # encoded issue gap to the next instruction, cycles
-        ("reason", u8),  # stall reason of consumers of the result
-        ("throttle", u8),  # stall reason while the pipe is busy
-        ("flags", u8),  # SPIN, PAIR, STREAM, REGS
-        ("latency", u16),  # cycles to the result
-        ("interval", u16),  # cycles * 256 that the pipe is busy
-        ("slowed", u16),  # the same while the tensor core runs
-        ("list", i32),
-        ("target", i32),
-        ("reconv", i32),
-        ("dep", u16, 8),
-        ("imm", i64),
-    ],
-    align=True,
+    {
+        "names": [name for name, _, _ in _RT_FIELDS],
+        "formats": [kind for _, kind, _ in _RT_FIELDS],
+        "offsets": [offset for _, _, offset in _RT_FIELDS],
+        "itemsize": 64,
+    }
 )
 SPIN = 1  # a try_wait whose only continuation on false is itself
 PAIR = 2  # the register result is a 64-bit pair
 HAS_D = 8  # has a register result
 LOADS = 16  # the result list is written like a register (not asynchronously)
+LISTS = 64  # has lists of registers
 BRANCH = 32  # a branch: its guard must be there earlier
 REGS = 4  # uses the register file's ports: competes with the tensor core for them
 
@@ -259,8 +273,9 @@ SM = np.dtype(
         ("jobs", i32),  # in flight
         ("give_up", i64),  # earliest deadline of a suspended try_wait
         # shared memory, L2, barriers
-        ("port_free", i64),
-        ("return_free", i64),
+        ("port_free", i64),  # cycles * 256
+        ("return_free", i64),  # cycles * 256
+        ("hold", i64),  # when the queue of the instruction's pipe has room again
         ("l2_free", i64),  # cycles * 256
         ("hbm_free", i64),  # cycles * 256
         ("bar_free", i64),
@@ -314,7 +329,8 @@ SM = np.dtype(
         ("segment_last", i32),
         ("touched_at", i64),  # one byte per 128-byte line of global memory: read before, so L2-resident
         ("tmap_at", i64),  # a decoded tensor map per bulk copy
-        ("stall_at", i64),  # uint32 [npc][REASONS]
+        ("hot_at", i64),  # uint32 [npc][HOT]: stalls by instruction, the first reasons
+        ("cold_at", i64),  # uint32 [npc][REASONS - HOT]: the others
         ("scratch_at", i64),
         ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
         ("local_at", i64),

@@ -56,7 +56,7 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
         return DEFAULT
     c.bar_expected[slot] = expected
     c.bar_arrived[slot] += 32
-    served = max(t + C.bar_arrive_cy, S.bar_free + C.bar_serve_cy)
+    served = max(t + (0 if sync else C.bar_hop_cy), S.bar_free + C.bar_serve_cy)
     S.bar_free = served
     if c.bar_arrived[slot] < expected:
         if not sync:
@@ -112,7 +112,7 @@ def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     W.regs = wanted
     W.dep_ready = max(W.dep_ready, t + C.setmaxnreg_dec_cy)
     W.dep_reason = R_SHORT
-    release_registers(S, C, W.cta, t)
+    release_registers(S, C, W.cta, t + C.setmaxnreg_dec_cy)
     return DEFAULT
 
 

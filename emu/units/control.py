@@ -25,6 +25,7 @@ from emu.units.common import (
     get32,
     together,
 )
+from emu.units.sharing import return_cost
 from isa.ops.special import CLOCK64, SPECIAL
 
 FULL = 0xFFFFFFFF
@@ -215,7 +216,7 @@ def shfl(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if I.pd:
         at = W.pred_at + I.pd * 4
         st32(at, (ld32(at) & ~m) | (got & m))
-    return DEFAULT
+    return int(I.latency) + return_cost(S, C, t, 1)
 
 
 def _index(name: str) -> int:

@@ -195,7 +195,7 @@ def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order."""
     drop, expect = (I.imm >> 32) & 1, (I.imm >> 34) & 1
-    served = max(t + C.mbar_arrive_cy, S.sync_free)
+    served = max(t + C.mbar_arrive_cy, S.sync_free) + C.mbar_serve_cy
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -217,7 +217,6 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if I.flags & 8:
             st32(W.row_at + I.d * 128 + lane * 4, word & FULL)
             st32(W.row_at + I.d * 128 + 128 + lane * 4, (word >> 32) & FULL)
-        served += C.mbar_serve_cy
         if drop:
             expected -= count
         settle(S, C, W.cta, k, make_word(expected, tx, pending - count, phase_of(word)), served)

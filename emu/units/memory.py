@@ -104,6 +104,8 @@ def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
     group the ways are the most distinct words in a bank.
     """
     lanes = 32 if width <= 4 else (16 if width == 8 else 8)
+    if broadcast(W, row, m):
+        return max(width >> 3, 1)  # measured: one wavefront for 4 and 8 bytes, two for 16
     total = 0
     for first in range(0, 32, lanes):
         base = get32(W, row, first) + offset
@@ -119,6 +121,18 @@ def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
         else:
             total += group_ways(W, row, offset, m, width, first, lanes)
     return max(total, 1)
+
+
+@compiled
+def broadcast(W: Any, row: int, m: int) -> bool:
+    """Whether all lanes have one address."""
+    if m != FULL:
+        return False
+    first = get32(W, row, 0)
+    for lane in range(1, 32):
+        if get32(W, row, lane) != first:
+            return False
+    return True
 
 
 @compiled
@@ -279,7 +293,7 @@ def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t
 @compiled
 def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
     """Cycles until `size` bytes have come from L2, `missing` of them from HBM first."""
-    S.l2_free = max(t << 8, S.l2_free) + size * C.l2_byte_cy256
+    S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
     S.l2_bytes += size
     latency = (S.l2_free >> 8) - t + C.l2_latency_cy
     if missing:

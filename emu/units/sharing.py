@@ -42,6 +42,7 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
 
     wgmma operand reads have priority on the first port, bulk-copy fills on the second (rule 5), so an
     access beside them takes `1 / (1 - their share)` as long.  Loads then return `rows` register rows.
+    Past the queue's depth the sub-partition's next such instruction has to wait (`hold`).
     """
     S.smem_waves += waves
     cost = waves << 8
@@ -54,6 +55,7 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
         cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
     start = max(t << 8, S.port_free)
     S.port_free = start + cost
+    S.hold = max(S.hold, (S.port_free >> 8) - C.mio_queue_cy)
     queued = (S.port_free >> 8) - t - waves
     if rows:
         queued = max(queued, return_cost(S, C, t, rows))
@@ -68,4 +70,5 @@ def return_cost(S: Any, C: Any, t: int, rows: int) -> int:
         each = C.return_mma_cy256
     start = max(t << 8, S.return_free)
     S.return_free = start + rows * each
+    S.hold = max(S.hold, (S.return_free >> 8) - C.mio_queue_cy)
     return max((S.return_free >> 8) - t - rows, 0)

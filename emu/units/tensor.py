@@ -43,7 +43,7 @@ from emu.units.common import (
 )
 from emu.units.tensor_math import wgmma
 
-R_GMMA, R_BARRIER, R_WAIT = int(Reason.GMMA), int(Reason.BARRIER), int(Reason.WAIT)
+R_GMMA, R_BARRIER, R_MIO = int(Reason.GMMA), int(Reason.BARRIER), int(Reason.MIO_THROTTLE)
 
 
 @njit(inline="always")
@@ -105,6 +105,7 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if g.arrived[k] == 4:
         g.ready[k] = t + C.mma_issue_cy
         event(S, g.ready[k])
+    W.dep_reason = R_MIO
     W.dep_ready = max(W.dep_ready, t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per))
     return DEFAULT
 
@@ -132,7 +133,7 @@ def wgmma_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if m:
         W.group_end[W.mma_group & (GROUPS - 1)] = W.mma_issued
         W.mma_group += 1
-        W.dep_ready = max(W.dep_ready, t + C.mma_commit_cy)
+        W.dep_ready = t + C.mma_commit_cy
     return DEFAULT
 
 
@@ -219,7 +220,7 @@ def advance(S: Any, C: Any, t: int) -> int:
     """End, complete and start wgmma that are due; returns the next cycle of interest."""
     if S.mma_wg >= 0 and t >= S.mma_end:
         k = S.fly_tail & 63
-        S.fly_time[k] = S.mma_end + (C.mma_rs_latency_cy if S.mma_rs else C.mma_latency_cy)
+        S.fly_time[k] = S.mma_busy_end + (C.mma_rs_latency_cy if S.mma_rs else C.mma_latency_cy)
         S.fly_wg[k] = S.mma_wg
         S.fly_tail += 1
         S.mma_wg = -1

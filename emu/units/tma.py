@@ -188,9 +188,10 @@ def missing_bytes(S: Any, k: int) -> int:
     """Bytes of a load that have not been read before in this launch (they come from HBM)."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
     lines = 0
+    first, count = inner_range(j, T)
     for row in range(outer_rows(T)):
-        address, first, count = source_row(j, T, row)
-        if count > 0:
+        address, inside = source_row(j, T, row)
+        if inside and count > 0:
             start = address + first * T.elem * T.estride[0]
             for line in range(start // LINE, (start + count * T.elem * T.estride[0] + LINE - 1) // LINE):
                 lines += first_touch(S, line * LINE)
@@ -219,7 +220,7 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             return DEFAULT
         j.state = LOAD
         S.jobs += 1
-        service = max(j.bytes * C.tma_byte_cy256, outer_rows(T) * C.tma_row_cy256)
+        service = max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256)
         missing = missing_bytes(S, k)
         latency = C.tma_latency_cy
         begin = max((t + C.tma_issue_cy) << 8, S.tma_free)
@@ -258,7 +259,7 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         j.state = STORE_READING
         S.jobs += 1
         begin = max((t + C.tma_issue_cy) << 8, S.store_free)
-        S.store_free = begin + j.bytes * C.store_byte_cy256
+        S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
         S.store_bytes += j.bytes
         j.serve = S.store_free >> 8
         j.read = j.serve + C.store_read_cy
@@ -298,6 +299,7 @@ def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
 def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.wait_group{.read} N."""
     if m == 0 or not pending(S, W, m, I.imm & 0xFFFFFFFF, (I.imm >> 32) & 1):
+        W.dep_ready = t + I.latency
         return DEFAULT
     park(S, W, BLOCK_BULK_WAIT, R_LONG, t)
     W.wait_mask = m
@@ -309,55 +311,72 @@ def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 
 @compiled
-def source_row(j: Any, T: Any, row: int) -> tuple[int, int, int]:
-    """Global address of an inner row's first element, and which elements (first, count) lie inside the tensor.
-
-    The address may lie outside the tensor when the row does; then the count is 0.
-    """
+def source_row(j: Any, T: Any, row: int) -> tuple[int, bool]:
+    """Global address of an inner row's first element, and whether the row lies inside dimensions 1 and up."""
     address = T.base + j.coords[0] * T.elem
     inside = True
     rest = row
     for d in range(1, T.rank):
-        n = (T.box[d] + T.estride[d] - 1) // T.estride[d]
-        c = j.coords[d] + (rest % n) * T.estride[d]
-        rest //= n
-        if c < 0 or c >= T.dims[d]:
-            inside = False
+        c = j.coords[d]
+        if rest:
+            n = (T.box[d] + T.estride[d] - 1) // T.estride[d]
+            c += (rest % n) * T.estride[d]
+            rest //= n
+        inside = inside and c >= 0 and c < T.dims[d]
         address += c * T.strides[d]
-    if not inside:
-        return address, 0, 0
+    return address, inside
+
+
+@compiled
+def inner_range(j: Any, T: Any) -> tuple[int, int]:
+    """Which elements (first, count) of every inner row lie inside dimension 0."""
     step, c0 = T.estride[0], j.coords[0]
     first = 0 if c0 >= 0 else (-c0 + step - 1) // step
     last = inner_count(T)
     if c0 + (last - 1) * step >= T.dims[0]:
         last = (T.dims[0] - c0 + step - 1) // step if T.dims[0] > c0 else 0
-    return address, first, max(last - first, 0)
+    return first, max(last - first, 0)
+
+
+@compiled
+def next_row(j: Any, T: Any, row: int, address: int, inside: bool) -> tuple[int, bool]:
+    """`source_row` of the row behind `row`: a step in dimension 1 while that lasts."""
+    n = (T.box[1] + T.estride[1] - 1) // T.estride[1] if T.estride[1] > 1 else T.box[1]
+    k = row % n if row >= n else row
+    if k + 1 == n or not inside:
+        return source_row(j, T, row + 1)
+    c = j.coords[1] + (k + 1) * T.estride[1]
+    return address + T.estride[1] * T.strides[1], c < T.dims[1]
 
 
 @compiled
 def read_box(S: Any, W: Any, k: int) -> None:
     """Copy a box from global to shared memory with swizzle and out-of-bounds fill."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes, pitch = inner_count(T) * T.elem, pitch_of(T)
-    base = j.smem - W.smem_base
-    window = S.smem_at + W.smem_base
-    for row in range(outer_rows(T)):
-        address, first, count = source_row(j, T, row)
+    row_bytes, pitch, step = inner_count(T) * T.elem, pitch_of(T), T.estride[0]
+    base, window = j.smem - W.smem_base, S.smem_at + W.smem_base
+    first, count = inner_range(j, T)
+    low, high, whole = first * T.elem, (first + count) * T.elem, step == 1
+    address, inside = source_row(j, T, 0)
+    rows = outer_rows(T)
+    for row in range(rows):
         host = 0
-        if count > 0:
-            start = address + first * T.elem * T.estride[0]
-            host = segment_host(S, start, ((count - 1) * T.estride[0] + 1) * T.elem, 0)
+        if inside and count > 0:
+            start = address + first * T.elem * step
+            host = segment_host(S, start, ((count - 1) * step + 1) * T.elem, 0)
             if host <= 0:
                 fault(S, W, F_GLOBAL_RANGE, j.lane, start, count * T.elem)
                 return
-        low, high = first * T.elem, (first + count) * T.elem
+        at_row = base + row * pitch
         for at in range(0, row_bytes, 16):
-            target = window + swizzled(base + row * pitch + at, T.swizzle)
-            if count > 0 and T.estride[0] == 1 and at >= low and at + 16 <= high:
+            target = window + swizzled(at_row + at, T.swizzle)
+            if host and whole and at >= low and at + 16 <= high:
                 chunk16(target, host + at - low)
             else:
-                partial_chunk(T, target, host, at, row_bytes, low, high if count > 0 else low)
-    touch(S, window + base, outer_rows(T) * pitch)
+                partial_chunk(T, target, host, at, row_bytes, low, high if host else low)
+        if row + 1 < rows:
+            address, inside = next_row(j, T, row, address, inside)
+    touch(S, window + base, rows * pitch)
 
 
 @compiled
@@ -397,9 +416,10 @@ def write_box(S: Any, W: Any, k: int) -> None:
     """Write a staged box to global memory; elements outside the tensor are dropped."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
     row_bytes = inner_count(T) * T.elem
+    first, count = inner_range(j, T)
     for row in range(outer_rows(T)):
-        address, first, count = source_row(j, T, row)
-        if count <= 0:
+        address, inside = source_row(j, T, row)
+        if not inside or count <= 0:
             continue
         start = address + first * T.elem * T.estride[0]
         host = segment_host(S, start, ((count - 1) * T.estride[0] + 1) * T.elem, 1)
