@@ -1,41 +1,61 @@
-"""`warpsmith explain`: what a word of the reports, the language or the machine files means."""
+"""`warpsmith explain`: what a word of the reports, the language, the programs or the machine files means."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
+from collections.abc import Callable, Iterator
 
 import rich_click as click
 
-from emu.commands import machine as machines
+import programs
 from emu.commands.common import machine_option
 from emu.machine import Machine, load_machine, parameters
 from emu.stalls import CAUSES, MEANINGS, REASONS
-from isa import registry
+from isa import registry, shorthand
 from isa.errors import nearest
 from isa.forms import template
 from isa.micro import MICROS
+
+DEFINE = re.compile(r"^\.define\s+(?P<name>\w+)\s*=\s*(?P<value>[^/\s]+)\s*(?://\s*(?P<text>.*))?$", re.MULTILINE)
+RULE = re.compile(r"[A-Z]{2,3}\d{3}")
+SHOWN = 6  # members of a set that are listed before it is shortened
 
 
 @click.command("explain")
 @click.argument("word")
 @machine_option
 def command(word: str, machine: str) -> int:
-    """Explain WORD: a PTX instruction, a micro-operation, a stall reason, a timing class or a machine parameter."""
+    """Explain WORD: a PTX instruction or short spelling, a micro-operation, a stall reason or its cause, a pipe, a
+    timing class, a machine parameter (or the start of several), a program, a program's define, or a fault's rule."""
     loaded = load_machine(machine)
-    texts = [reason(word), instruction(word), micro(word), machines.explain(word), timing(word, loaded)]
+    readers: tuple[Callable[[str], str], ...] = (reason, instruction, short_spelling, micro, program, define, rule)
+    texts = [read(word) for read in readers] + [pipe(word), timing(word, loaded), parameter(word, loaded)]
     found = [text for text in texts if text]
     if not found:
-        known = [*REASONS, *registry.FORMS, *MICROS, *parameters().scalars, *parameters().classes]
-        raise click.UsageError(f"nothing is known about '{word}'. {nearest(word, known)}".rstrip())
+        raise click.UsageError(f"nothing is known about '{word}'. {nearest(word, known_words())}".rstrip())
     click.echo("\n".join(found), nl=False)
     return 0
 
 
+def known_words() -> Iterator[str]:
+    """Every word with an explanation, but for prefixes and fault rules."""
+    yield from REASONS
+    yield from (cause.name for cause in CAUSES)
+    yield from registry.FORMS
+    yield from shorthand.SHORTHANDS
+    yield from MICROS
+    yield from programs.names()
+    yield from (name for _, name, _, _ in defines())
+    yield from (*parameters().pipes, *parameters().classes, *parameters().scalars)
+
+
 def reason(word: str) -> str:
-    """A stall reason with our finer causes."""
+    """A stall reason with our finer causes, or one of these causes."""
     if word not in REASONS:
-        return ""
+        causes = [f"{c.name}, a cause of {c.reason.label}: {c.meaning}\n" for c in CAUSES if c.name == word]
+        return "".join(causes)
     lines = [f"stall reason {word}", textwrap.indent(textwrap.fill(MEANINGS[REASONS[word]], 100), "  ")]
     lines += [f"  {cause.name}: {cause.meaning}" for cause in CAUSES if cause.reason is REASONS[word]]
     return "\n".join(lines) + "\n"
@@ -53,34 +73,102 @@ def instruction(word: str) -> str:
             lines += _contract(contract)
             contract = form.doc
         lines.append(f"{form.syntax}    [{', '.join(form.targets)}]")
-        lines += [f"    .{name} is one of {', '.join(members)}" for name, members in form.sets.items()]
+        used = [name for name in form.sets if re.search(rf"\.{name}\b", form.syntax)]
+        lines += [f"    .{name} is one of {_members(form.sets[name])}" for name in used]
     lines += _contract(contract)
-    return "\n".join(lines) + "\n" if lines else ""
+    return "\n".join(lines).rstrip() + "\n" if lines else ""
+
+
+def _members(members: tuple[str, ...]) -> str:
+    shown = members if len(members) <= SHOWN + 1 else (*members[: SHOWN - 1], "...", members[-1])
+    return ", ".join(shown)
 
 
 def _contract(doc: str) -> list[str]:
     return [textwrap.indent(inspect.cleandoc(doc), "    "), ""] if doc else []
 
 
+def short_spelling(word: str) -> str:
+    """A short spelling of the assembler layer."""
+    found = shorthand.find(word)
+    return f"short spelling {word}: {inspect.cleandoc(found.__doc__ or '')}\n" if found else ""
+
+
 def micro(word: str) -> str:
-    """A micro-operation: its signature and timing class."""
-    registry.load()
+    """A micro-operation: its signature, timing class, meaning, and the routine of the unit that executes it."""
     op = MICROS.get(word)
     if op is None:
         return ""
-    return f"micro-operation {op.name}  {op.sig}  timing class {op.timing}\n  {op.doc}\n".replace("\n  \n", "\n")
+    lines = [f"micro-operation {op.name}  {op.sig}  timing class {op.timing}"]
+    lines += [f"  {op.doc}"] if op.doc else []
+    lines += [f"  executed by {op.unit} (emu/units)"] if op.unit else []
+    return "\n".join(lines) + "\n"
+
+
+def defines() -> Iterator[tuple[str, str, str, str]]:
+    """(program, define, default, comment) of every shipped program, as its `.mptx` declares them."""
+    for name in programs.names():
+        for found in DEFINE.finditer(programs.find(name).from_options().kernel_path.read_text()):
+            yield name, found["name"], found["value"], found["text"] or ""
+
+
+def define(word: str) -> str:
+    """An assembler define of the shipped programs."""
+    rows = [(name, value, text) for name, other, value, text in defines() if other == word]
+    return "".join(f"define {word} of {name}, default {value}{f': {text}' if text else ''}\n" for name, value, text in rows)
+
+
+def program(word: str) -> str:
+    """A shipped program: its problem, options and defines."""
+    if word not in programs.names():
+        return ""
+    problem = programs.find(word)
+    lines = [f"program {word}: {' '.join((problem.__doc__ or '').split())}"]
+    lines += [f"  --{o.name.replace('_', '-')}  {o.help} (default {o.default})" for o in problem.options]
+    lines += [f"  -D {name}={value}  {text}".rstrip() for owner, name, value, text in defines() if owner == word]
+    return "\n".join(lines) + "\n"
+
+
+def rule(word: str) -> str:
+    """A fault that ends a run."""
+    if not RULE.fullmatch(word):
+        return ""
+    from emu.explain import FAULTS  # the machine is imported only for these words
+
+    found = [(message, remedy) for name, message, remedy in FAULTS.values() if name == word]
+    return "".join(f"fault {word}: {message}{f'; {remedy}' if remedy else ''}\n" for message, remedy in found)
+
+
+def pipe(word: str) -> str:
+    """A pipe."""
+    pipes = parameters().pipes
+    return f"pipe {word}: {pipes[word]}\n" if word in pipes else ""
 
 
 def timing(word: str, machine: Machine) -> str:
-    """The numbers of a timing class or parameter on a machine."""
+    """A timing class with its numbers on a machine."""
     name = word.removeprefix("timing.")
-    if name in machine.timing:
-        t = machine.timing[name]
-        return (
-            f"  on {machine.name}: pipe {t.pipe} for {t.interval:g} cycles, result after {t.latency:g}, next "
-            f"instruction after {t.stall:g}; waiting for it is {t.reason}, a busy pipe {t.throttle}\n"
-        )
-    if word in machine.numbers:
-        number = machine.numbers[word]
-        return f"  on {machine.name}: {number.value:g} ({number.status}: {number.source})\n"
-    return ""
+    if name not in machine.timing:
+        return ""
+    t = machine.timing[name]
+    return (
+        f"timing class {name}: {parameters().classes[name]}\n"
+        f"  on {machine.name}: pipe {t.pipe} for {t.interval:g} cycles, result after {t.latency:g}, next "
+        f"instruction after {t.stall:g}; waiting for it is {t.reason}, a busy pipe {t.throttle}\n"
+    )
+
+
+def parameter(word: str, machine: Machine) -> str:
+    """A machine parameter, or all whose path starts with `word` or has it as its unit (`tensor`, `unit.tensor`)."""
+    starts = (f"{word}.", f"unit.{word}.")
+    paths = [word] if word in machine.numbers else [p for p in parameters().scalars if p.startswith(starts)]
+    return "".join(_number(path, machine) for path in paths)
+
+
+def _number(path: str, machine: Machine) -> str:
+    known, number = parameters(), machine.numbers[path]
+    meaning = known.scalars.get(path)
+    if meaning is None:
+        _, name, number_of = path.split(".")
+        meaning = f"{number_of} in cycles of timing class {name} ({known.classes[name]})"
+    return f"{path}: {meaning}\n  on {machine.name}: {number.value:g} ({number.status}: {number.source})\n"

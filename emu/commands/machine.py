@@ -6,7 +6,7 @@ import rich_click as click
 from rich.text import Text
 
 from emu.commands.common import set_option
-from emu.machine import TIMING_NUMBERS, Number, differences, load_machine, machine_names, parameters
+from emu.machine import TIMING_NUMBERS, Number, differences, load_machine, machine_names
 from emu.views.text import render, table
 
 
@@ -70,15 +70,6 @@ def check(machine: str) -> int:
         f"{loaded.name}: {len(loaded.numbers)} numbers ({known}), {len(loaded.timing)} timing classes, no findings"
     )
     return 0
-
-
-def explain(path: str) -> str:
-    """Meaning of a parameter path or a timing class, or an empty string."""
-    known = parameters()
-    if path in known.scalars:
-        return f"{path}: {known.scalars[path]}\n"
-    name = path.removeprefix("timing.").split(".")[0]
-    return f"timing class {name}: {known.classes[name]}\n" if name in known.classes else ""
 
 
 def _text(number: Number) -> str:

@@ -135,6 +135,15 @@ def test_unknown_machine(warpsmith):
         ("mufu", "pipe xu for 8 cycles"),
         ("unit.tma.queue", "copies in flight"),
         ("timing.fma.latency", "FFMA"),
+        ("unit.tensor", "unit.tensor.operand_b_per_cy"),
+        ("tensor", "pipe tensor"),
+        ("HGMMA", "executed by wgmma_mma"),
+        ("mbarrier.wait", "mbarrier.wait [bar], parity;"),
+        ("tma.load.3d", "short spelling"),
+        ("wgmma queue", "a cause of gmma"),
+        ("PINGPONG", "define PINGPONG of fa3, default 1"),
+        ("fa3", "--seqlen-k"),
+        ("WG103", "four warps of the warpgroup"),
     ],
 )
 def test_explain(warpsmith, word, text):

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def update(path: Path, contents: Mapping[str, str]) -> bool:
     return after != before
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]], left: int = 1) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """A Markdown table; columns behind the first `left` ones are right-aligned."""
-    rule = tuple("---" if k < left else "---:" for k in range(len(header)))
+    rule = ["---" if k < left else "---:" for k in range(len(header))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
