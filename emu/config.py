@@ -61,7 +61,7 @@ def configure(machine: Machine) -> Any:
         "tma_issue_cy": 0,
         "tma_latency_cy": v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy"),
         "tma_hbm_cy": v("unit.tma.hbm_extra_cy"),
-        "store_kb_cy256": 256 / v("unit.tma.store_b_per_cy"),
+        "store_kb_cy256": KB / v("unit.tma.store_b_per_cy"),
         "store_read_cy": v("unit.tma.store_latency_cy") - v("timing.bulk_wait.latency"),
         "store_write_cy": v("unit.tma.store_write_cy"),
         "bulk_wake_cy": v("timing.bulk_wait.latency"),

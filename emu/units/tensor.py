@@ -43,7 +43,7 @@ from emu.units.common import (
 )
 from emu.units.tensor_math import wgmma
 
-R_GMMA, R_BARRIER, R_MIO = int(Reason.GMMA), int(Reason.BARRIER), int(Reason.MIO_THROTTLE)
+R_GMMA, R_BARRIER = int(Reason.GMMA), int(Reason.BARRIER)
 
 
 @njit(inline="always")
@@ -105,8 +105,7 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if g.arrived[k] == 4:
         g.ready[k] = t + C.mma_issue_cy
         event(S, g.ready[k])
-    W.dep_reason = R_MIO
-    W.dep_ready = max(W.dep_ready, t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per))
+    S.hold = t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per)
     return DEFAULT
 
 
