@@ -47,7 +47,7 @@ from emu.units.control import pop
 from emu.units.sharing import steal, tensor_busy
 
 R_SELECTED, R_NOT_SELECTED = int(Reason.SELECTED), int(Reason.NOT_SELECTED)
-R_WAIT, R_DISPATCH = int(Reason.WAIT), int(Reason.DISPATCH_STALL)
+R_WAIT, R_DISPATCH, R_MATH = int(Reason.WAIT), int(Reason.DISPATCH_STALL), int(Reason.MATH_PIPE_THROTTLE)
 
 
 @compiled
@@ -79,8 +79,12 @@ def within(x: int, low: int, high: int) -> int:
 
 
 @compiled
-def settle(S: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) -> None:
-    """Charge the cycles since the last issue, up to `t` (exclusive).  Free of branches: they would not predict."""
+def settle(S: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int, interval: int) -> None:
+    """Charge the cycles since the last issue, up to `t` (exclusive).  Free of branches: they would not predict.
+
+    A pipe of `interval` (cycles * 256) that others keep busy took one of them in each interval's first
+    cycle, which was a matter of selection (H200: half and half on a half-rate pipe, no throttle at full rate).
+    """
     n = min(W.last + 1, t)
     gap = within(W.gap_until, n, t)
     ready = within(S.ready[W.slot], gap, t)
@@ -88,9 +92,10 @@ def settle(S: Any, W: Any, pc: int, t: int, pipe_until: int, port_until: int) ->
     port = within(port_until, pipe, t)
     charge(S, W, pc, R_WAIT, gap - n)
     charge(S, W, pc, W.reason, ready - gap)
-    charge(S, W, pc, W.nthrottle, pipe - ready)
+    taken = ((pipe - ready) << 8) // max(interval, 256) * int(W.nthrottle == R_MATH or W.nthrottle == R_DISPATCH)
+    charge(S, W, pc, W.nthrottle, pipe - ready - taken)
     charge(S, W, pc, R_DISPATCH if W.streak > 0 else R_WAIT, port - pipe)
-    charge(S, W, pc, R_NOT_SELECTED, t - port)
+    charge(S, W, pc, R_NOT_SELECTED, t - port + taken)
 
 
 @compiled
@@ -148,7 +153,7 @@ def close(S: Any, t: int) -> None:
     for k in range(WARP_SLOTS):
         W = warps[k]
         if W.state == LIVE:
-            settle(S, W, min(max(W.pc, 0), S.npc - 1), t, 0, 0)
+            settle(S, W, min(max(W.pc, 0), S.npc - 1), t, 0, 0, 0)
             W.last = t - 1
 
 
@@ -246,7 +251,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         port_until = min(S.grant_next[s], t)
     latency = int(I.latency)
     if I.kind == 0:
-        settle(S, W, pc, t, pipe_until, port_until)
+        settle(S, W, pc, t, pipe_until, port_until, int(I.interval))
         lane_dispatch(
             I.op, W.row_at, I.d, I.a, I.b, I.c, W.pred_at, I.pd, I.pd2, I.pa, I.pb, I.flip, I.imm, m
         )  # fmt: skip
@@ -258,7 +263,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         code = execute(S, C, W, I, t, m)
         after_ready, after_reason = S.ready[W.slot], W.reason
         S.ready[W.slot], W.reason = before_ready, before_reason
-        settle(S, W, pc, t, pipe_until, port_until)
+        settle(S, W, pc, t, pipe_until, port_until, int(I.interval))
         S.ready[W.slot], W.reason = after_ready, after_reason
         if code == RETRY:
             W.last = t - 1

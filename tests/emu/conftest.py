@@ -25,6 +25,7 @@ SKELETON = """
 .address_size 64
 {outside}
 .visible .entry test({declared})
+{directives}
 {{
     .reg .pred %p<16>;
     .reg .b16 %h<16>;
@@ -41,7 +42,7 @@ SKELETON = """
 
 
 @functools.cache
-def assemble(body: str, params: str = "", shared: str = "", outside: str = "") -> Kernel:
+def assemble(body: str, params: str = "", shared: str = "", outside: str = "", directives: str = "") -> Kernel:
     """A kernel of `body`; each of `params` ("u64 out, u32 n") is in the register of its name.
 
     A `tensormap` parameter's register holds its generic address.  `shared` declares variables.
@@ -59,7 +60,7 @@ def assemble(body: str, params: str = "", shared: str = "", outside: str = "") -
             loads.append(f"ld.param.{kind} %{name}, [{name}];")
     text = SKELETON.format(
         outside=outside, declared=", ".join(declared), registers=" ".join(registers), shared=shared,
-        loads=" ".join(loads), body=body,
+        loads=" ".join(loads), body=body, directives=directives,
     )  # fmt: skip
     return emu.load(text=text)
 
@@ -71,11 +72,12 @@ def one_sm() -> Machine:
 
 
 def run(
-    body: str, params: str = "", args: Sequence[Any] = (), *, shared: str = "", outside: str = "", **options: Any
+    body: str, params: str = "", args: Sequence[Any] = (), *, shared: str = "", outside: str = "", directives: str = "",
+    **options: Any,
 ) -> Result:
     """Assemble and launch (block 32, at most a million cycles)."""
     options = {"machine": one_sm(), "block": 32, "max_cycles": 1_000_000} | options
-    return emu.launch(assemble(body, params, shared, outside), args=args, **options)
+    return emu.launch(assemble(body, params, shared, outside, directives), args=args, **options)
 
 
 def step(kernel: Kernel, args: Sequence[Any], block: int, grid: Any = 1, shared_bytes: int = 0) -> StreamingMultiprocessor:
