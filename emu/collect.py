@@ -45,7 +45,7 @@ def collect(
         cycles_elapsed=elapsed,
         time_us=elapsed / clock,
         clock_mhz=clock,
-        pipes=_pipes(machine, sms, max(active, 1)),
+        pipes=_pipes(machine, sms, stalls[:, Reason.SELECTED], max(active, 1)),
         warp_instructions=selected,
         instruction_mix=_mix(program, machine, stalls),
         host_seconds=host,
@@ -83,12 +83,14 @@ def _ending(result: Result, sm: StreamingMultiprocessor, memory: MemoryMap) -> N
         result.findings.append(Finding(rule="LIMIT", severity="limit", location=sm.program.name, message=text))
 
 
-def _pipes(machine: Machine, sms: Sequence[StreamingMultiprocessor], active: int) -> dict[str, float]:
-    """Busy fractions over the active cycles of all SMs."""
-    names = sms[0].linked.pipes
+def _pipes(
+    machine: Machine, sms: Sequence[StreamingMultiprocessor], issued: np.ndarray, active: int
+) -> dict[str, float]:
+    """Busy fractions over the active cycles of all SMs; `issued` counts by instruction."""
+    linked = sms[0].linked
     lanes = float(machine.value("sm.subpartitions"))
-    busy = sum((sm.sm["pipe_busy"][0] for sm in sms), np.zeros(len(sms[0].sm["pipe_busy"][0]), np.int64))
-    pipes = {name: min(float(busy[k]) / 256 / lanes / active, 1.0) for k, name in enumerate(names) if k}
+    busy = np.bincount(linked.instrs["pipe"], issued * linked.instrs["interval"].astype(np.int64), len(linked.pipes))
+    pipes = {name: min(float(busy[k]) / lanes / active, 1.0) for k, name in enumerate(linked.pipes) if k}
     rate = {name: float(machine.value(f"unit.tma.{name}_b_per_cy")) for name in ("load", "store")}
     moved = sum(
         int(sm.sm["tma_bytes"][0]) / rate["load"] + int(sm.sm["store_bytes"][0]) / rate["store"] for sm in sms

@@ -66,7 +66,7 @@ def source() -> str:
     for number, (routine, module) in enumerate(unit_routines().items()):
         lines += [f"    if op == {number}:  # {routine}", f"        return {module}.{routine}(S, C, W, I, t, m)"]
     lines += ["    return 0", "", ""]
-    lines += [inspect.getsource(engine.issue.py_func), ""]
+    lines += ["@compiled", inspect.getsource(engine.issue_unit), "", inspect.getsource(engine.issue.py_func), ""]
     lines += ["@core", inspect.getsource(engine.run)]
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ and its pipe.  Variable-latency operands are left to the scoreboard at run time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ class Linked:
     """Instructions for one machine, and the names of its pipes by index."""
 
     instrs: np.ndarray  # RT_INSTR
+    lists: np.ndarray  # uint16: Program.lists and spare dependences
     pipes: list[str]
 
 
@@ -48,12 +50,12 @@ def link(program: Program, machine: Machine) -> Linked:
         rt["pipe"][k] = pipes.index(timing.pipe)
         rt["reason"][k], rt["throttle"][k] = REASONS[timing.reason], REASONS[timing.throttle]
         rt["latency"][k] = round(timing.latency)
-        rt["interval"][k] = round(timing.interval * 256)
-        rt["slowed"][k] = round(_slowed(timing.interval, timing.pipe, machine) * 256)
+        rt["interval"][k] = math.ceil(timing.interval)
+        rt["slowed"][k] = math.ceil(_slowed(timing.interval, timing.pipe, machine))
         rt["flags"][k] = _flags(program, k, micro, timing.pipe)
-    rt["dep"], rt["more"], rt["res"] = slots(program, rt)
-    rt["stall"] = encoded_gaps(program, rt, [machine.timing[m.timing].stall for m in micros])
-    return Linked(rt, pipes)
+    lists = slots(program, rt)
+    rt["stall"] = encoded_gaps(rt, lists, program, [machine.timing[m.timing].stall for m in micros])
+    return Linked(rt, lists, pipes)
 
 
 def pipe_names(machine: Machine) -> list[str]:
@@ -103,19 +105,25 @@ def _slot(program: Program, x: int) -> int:
     return x if x < program.registers else x - len(program.const_bits)
 
 
-def slots(program: Program, rt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The `dep`, `more` and `res` columns of RT_INSTR, spare entries filled."""
+def slots(program: Program, rt: np.ndarray) -> np.ndarray:
+    """Fill the `dep` and `res` columns of RT_INSTR; returns Program.lists with the slots that found no room.
+
+    Those hang on the `list` of lane operations, which have none of their own; unit routines keep theirs, and
+    the rows that they would wait for beyond `dep` are the last of at most eight.
+    """
     zero, unread = time_slots(program) - 2, time_slots(program) - 1
-    dep = np.full((len(rt), DEPS + 1), zero, np.uint16)
-    res = np.full((len(rt), RESULTS), unread, np.uint16)
+    lists = [int(x) for x in program.lists]
     for k, instr in enumerate(program.instrs):
         gates = [_slot(program, int(x)) for x in instr["dep"][: instr["ndep"]]]
         results = _results(program, rt[k])
-        # A full house drops what a result row waits for: a later reader of that row waits longer.
-        gates = [g for g in gates if g not in results][: DEPS + 1] if len(gates) > DEPS + 1 else gates
-        dep[k, : len(gates)] = gates
-        res[k, : len(results)] = results
-    return dep[:, :DEPS], dep[:, DEPS], res
+        if len(gates) > DEPS and rt[k]["kind"] == 0:
+            rt["list"][k], rt["ns"][k] = len(lists), len(gates) - DEPS
+            rt["flags"][k] |= LISTS
+            lists += gates[DEPS:]
+        gates = gates[:DEPS]
+        rt["dep"][k] = gates + [zero] * (DEPS - len(gates))
+        rt["res"][k] = results + [unread] * (RESULTS - len(results))
+    return np.array(lists or [0], np.uint16)
 
 
 def spins(program: Program, k: int) -> bool:
@@ -146,7 +154,7 @@ def spins(program: Program, k: int) -> bool:
     return pc == k
 
 
-def encoded_gaps(program: Program, rt: np.ndarray, least: list[float]) -> Any:
+def encoded_gaps(rt: np.ndarray, lists: np.ndarray, program: Program, least: list[float]) -> Any:
     """The encoded gap of every instruction, cycles (see the module's text)."""
     gaps = np.ones(len(rt), np.int64)
     fixed = int(REASONS["wait"])
@@ -156,22 +164,22 @@ def encoded_gaps(program: Program, rt: np.ndarray, least: list[float]) -> Any:
         if program.instrs["block"][k] != block:
             block, ready, pipe_free, now = program.instrs["block"][k], {}, {}, 0
         else:
-            sources = [int(s) for s in r["dep"]] + [int(r["more"])] + _list_rows(program, r)
+            sources = [int(s) for s in r["dep"]] + _list_rows(lists, r)
             issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in sources)])
             gaps[k - 1] = min(issue - now, 255)
             now = issue
         gaps[k] = max(round(least[k]), 1)
-        pipe_free[int(r["pipe"])] = now + -(-int(r["interval"]) // 256)
+        pipe_free[int(r["pipe"])] = now + int(r["interval"])
         when = now + int(r["latency"]) if int(r["reason"]) == fixed else 0
-        listed = _list_rows(program, r)[: r["nd"]] if r["flags"] & LOADS else []
+        listed = _list_rows(lists, r)[: r["nd"]] if r["flags"] & LOADS else []
         for slot in [*_results(program, r), *listed]:
             ready[slot] = when
     return gaps
 
 
-def _list_rows(program: Program, r: Any) -> list[int]:
+def _list_rows(lists: np.ndarray, r: Any) -> list[int]:
     first = int(r["list"])
-    return [int(x) for x in program.lists[first : first + int(r["nd"]) + int(r["ns"])]]
+    return [int(x) for x in lists[first : first + int(r["nd"]) + int(r["ns"])]]
 
 
 def _results(program: Program, r: Any) -> list[int]:

@@ -23,10 +23,12 @@ from emu.state import (
     JOB,
     JOBS,
     NEVER,
+    PIPES,
     QUANTUM,
     REASONS,
     RUNNING,
     SM,
+    SUBPARTITIONS,
     TMAP,
     WARP,
     WARP_SLOTS,
@@ -75,6 +77,9 @@ class StreamingMultiprocessor:
         self.groups = np.zeros(WARPGROUPS, WGROUP)
         self.jobs = np.zeros(JOBS, JOB)
         self.tmaps = np.zeros(JOBS, TMAP)
+        self.ready, self.next, self.order = (np.full(WARP_SLOTS, NEVER, np.int64) for _ in range(3))
+        self.free = np.zeros(SUBPARTITIONS * PIPES, np.int64)
+        self.warp_stalls = np.zeros((WARP_SLOTS, REASONS), np.int64)
         self.stalls = np.zeros((len(program.instrs), REASONS), np.int64)
         self._hot = aligned(len(program.instrs) * HOT, np.uint32).reshape(-1, HOT)
         self._cold = np.zeros((len(program.instrs), REASONS - HOT), np.uint32)
@@ -86,7 +91,6 @@ class StreamingMultiprocessor:
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
         self.times = np.zeros(WARP_SLOTS * time_slots(program), np.int64)
         self.constants = memory.constants()
-        self.lists = np.ascontiguousarray(program.lists if len(program.lists) else np.zeros(1, np.uint16))
         self.segments, lines = memory.segments()
         self.touched = np.zeros(lines, np.uint8)
         self.scratch = aligned(SCRATCH_BYTES, np.uint8)
@@ -99,7 +103,8 @@ class StreamingMultiprocessor:
     def _wire(self, sm_id: int) -> None:
         S, program, shape = self.sm[0], self.program, self.shape
         addresses = {
-            "instr_at": self.linked.instrs, "list_at": self.lists, "warp_at": self.warps, "cta_at": self.ctas,
+            "instr_at": self.linked.instrs, "list_at": self.linked.lists, "ready_at": self.ready, "next_at": self.next, "free_at": self.free,
+            "order_at": self.order, "warp_at": self.warps, "cta_at": self.ctas,
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
             "touched_at": self.touched, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
@@ -118,6 +123,7 @@ class StreamingMultiprocessor:
         S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
         S["segments"], S["local_bytes"] = len(self.segments), program.local_bytes
         for k in range(WARP_SLOTS):
+            self.warps["stall_at"][k] = self.warp_stalls[k].ctypes.data
             self.warps["row_at"][k] = self.windows.ctypes.data + k * (program.rows + 1) * 128
             self.warps["pred_at"][k] = self.predicates.ctypes.data + k * program.predicates * 4
             self.warps["time_at"][k] = self.times.ctypes.data + k * time_slots(program) * 8

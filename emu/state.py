@@ -20,7 +20,7 @@ HOT = 8  # the most frequent reasons of an instruction are counted in a table of
 STACK = 32  # divergence stack entries a warp
 RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
 JOBS = 64  # bulk copies in flight an SM
-DEPS = 6  # dependences of an instruction, its lists and one more apart
+DEPS = 5  # dependences of an instruction that are looked at without a loop
 RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 NEVER = 1 << 60  # a time that does not come
@@ -51,13 +51,12 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("throttle", u8, 22),  # stall reason while the pipe is busy
     ("flags", u8, 23),
     ("latency", u16, 24),  # cycles to the result
-    ("interval", u16, 26),  # cycles * 256 that the pipe is busy
+    ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs
-    ("more", u16, 30),  # a ready-time slot that gates issue beyond `dep`
-    ("list", i32, 32),
+    ("list", i32, 32),  # lists of registers; of a lane operation, slots that gate issue beyond `dep` (ns of them)
     ("target", i32, 32),
     ("dep", (u16, DEPS), 36),  # ready-time slots that gate issue; spare ones name a slot that is always 0
-    ("res", (u16, RESULTS), 48),  # ready-time slots of the results; spare ones name a slot that nobody reads
+    ("res", (u16, RESULTS), 46),  # ready-time slots of the results; spare ones name a slot that nobody reads
     ("imm", i64, 56),
     ("reconv", i32, 56),
 ]
@@ -85,6 +84,7 @@ WARP = np.dtype(
         ("index", i32),  # warp number in the CTA
         ("sub", i32),
         ("slot", i32),  # its place in the SM
+        ("slot8", i64),  # 8 times that
         ("smem_base", i64),  # of its CTA
         ("active", i64),  # lanes executing now
         ("exited", i64),
@@ -119,7 +119,7 @@ WARP = np.dtype(
         ("stack_pc", i32, STACK),
         ("stack_rpc", i32, STACK),
         ("stack_mask", i64, STACK),
-        ("stalls", i64, REASONS),  # warp-cycles by reason
+        ("stall_at", i64),  # int64 [REASONS]: warp-cycles by reason
     ],
     align=True,
 )
@@ -240,15 +240,9 @@ SM = np.dtype(
         ("fault_aux", i64),
         # schedulers
         ("sub_next", i64, SUBPARTITIONS),
-        ("sub_last", i32, SUBPARTITIONS),
+        ("sub_last", i32, SUBPARTITIONS),  # 8 times the slot of the last warp that issued, -1: none
         ("sub_count", i32, SUBPARTITIONS),
         ("sub_issue", i64, SUBPARTITIONS),  # cycle of the last issue
-        ("sub_warps", i32, SUBPARTITIONS * (WARP_SLOTS // SUBPARTITIONS)),
-        # by warp slot, what selection looks at
-        ("ready", i64, WARP_SLOTS),  # earliest next issue by dependences, NEVER when parked
-        ("next_pipe", i32, WARP_SLOTS),  # index in pipe_free of the next instruction's pipe
-        ("next_ports", i32, WARP_SLOTS),  # whether it uses the register file's ports
-        ("pipe_free", i64, SUBPARTITIONS * PIPES),  # cycles * 256
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core
@@ -281,7 +275,6 @@ SM = np.dtype(
         ("bar_free", i64),
         ("sync_free", i64),
         # counters
-        ("issued", i64),
         ("tensor_cycles", i64),
         ("tma_bytes", i64),
         ("store_bytes", i64),
@@ -289,8 +282,6 @@ SM = np.dtype(
         ("l2_bytes", i64),
         ("smem_waves", i64),
         ("mma_count", i64),
-        ("pipe_busy", i64, PIPES),
-        ("pipe_issued", i64, PIPES),
         # launch
         ("ntid", i32, 3),
         ("nctaid", i32, 3),
@@ -312,6 +303,11 @@ SM = np.dtype(
         ("npc", i32),
         # host addresses
         ("instr_at", i64),
+        # what selection looks at, int64 each
+        ("ready_at", i64),  # per warp slot: earliest next issue by dependences, NEVER when parked
+        ("next_at", i64),  # per warp slot: 8 times the next instruction's pipe, bit 0: it uses the register ports
+        ("free_at", i64),  # per sub-partition and pipe: when it is free
+        ("order_at", i64),  # per sub-partition: 8 times the slots of its warps, oldest first
         ("list_at", i64),
         ("warp_at", i64),
         ("cta_at", i64),

@@ -16,7 +16,7 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import ld32, view
+from emu.raw import ld32, st64, view
 from emu.state import (
     BLOCK_NONE,
     CTA,
@@ -132,7 +132,7 @@ def wake(S: Any, W: Any, when: int) -> None:
     ready = when
     if W.dep_ready > ready:
         ready = W.dep_ready
-    S.ready[W.slot] = ready
+    st64(S.ready_at + W.slot8, ready)
     if ready < S.sub_next[W.sub]:
         S.sub_next[W.sub] = ready
 
@@ -142,7 +142,7 @@ def park(S: Any, W: Any, block: int, reason: int, t: int) -> None:
     """Stop a warp until something wakes it; the time is charged to `reason`."""
     W.block = block
     W.reason = reason
-    S.ready[W.slot] = NEVER
+    st64(S.ready_at + W.slot8, NEVER)
     W.park_since = t
     W.deadline = NEVER
 

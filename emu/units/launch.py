@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import copy, fill, ld32, st32
+from emu.raw import copy, fill, ld32, ld64, st32, st64
 from emu.state import (
     BLOCK_NONE,
     DONE,
@@ -64,7 +64,8 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.exited = 0xFFFFFFFF & ~W.active
     W.depth, W.rpc, W.regs, W.block, W.streak = 0, -1, S.regs_entry, BLOCK_NONE, 0
     W.last, W.born = t - 1, t
-    W.gap_until, W.dep_ready, S.ready[W.slot] = t, t, t
+    W.gap_until, W.dep_ready, W.slot8 = t, t, 8 * W.slot
+    st64(S.ready_at + W.slot8, t)
     W.reason, W.dep_reason = 0, 0
     W.deadline = NEVER
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
@@ -79,9 +80,9 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     fill(W.time_at, S.slots * 8)
     first = instrs_of(S.instr_at, S.npc)[0]
     W.nthrottle = first.throttle
-    S.next_pipe[W.slot], S.next_ports[W.slot] = W.sub * PIPES + first.pipe, first.flags & REGS
+    st64(S.next_at + W.slot8, (W.sub * PIPES + first.pipe) * 8 + (1 if first.flags & REGS else 0))
     s = W.sub
-    S.sub_warps[s * 16 + S.sub_count[s]] = W.slot
+    st64(S.order_at + (s * (WARP_SLOTS // SUBPARTITIONS) + S.sub_count[s]) * 8, W.slot8)
     S.sub_count[s] += 1
     S.live_warps += 1
     S.sub_next[s] = min(S.sub_next[s], t)
@@ -92,12 +93,12 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
     """Remove a finished warp; the last one of a CTA frees its slot."""
     W.state = DONE
     s = W.sub
-    at = s * 16
+    at = S.order_at + s * (WARP_SLOTS // SUBPARTITIONS) * 8
     kept = 0
     for k in range(S.sub_count[s]):
-        slot = S.sub_warps[at + k]
-        if slot != W.slot:
-            S.sub_warps[at + kept] = slot
+        slot8 = ld64(at + k * 8)
+        if slot8 != W.slot8:
+            st64(at + kept * 8, slot8)
             kept += 1
     S.sub_count[s] = kept
     S.sub_last[s] = -1

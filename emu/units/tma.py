@@ -13,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8
+from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8, st64
 from emu.stalls import Reason
 from emu.state import (
     BLOCK_BULK_QUEUE,
@@ -140,7 +140,7 @@ def room(S: Any, C: Any, W: Any, t: int, lanes: int) -> bool:
     if waiting + 1 <= C.tma_queue and used + lanes <= JOBS:
         return True
     park(S, W, BLOCK_BULK_QUEUE, R_MIO, t)
-    S.ready[W.slot] = max(soonest, t + 1)
+    st64(S.ready_at + W.slot8, max(soonest, t + 1))
     return False
 
 
