@@ -156,10 +156,19 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         W.dep_ready, W.dep_reason = held, held_reason
     if code == PARK and W.block:
         return
-    ready = W.dep_ready
-    st64(S.ready_at + W.slot8, ready)
+    st64(S.ready_at + W.slot8, W.dep_ready)
     W.reason = W.dep_reason
-    S.sub_next[s] = min(S.sub_next[s], max(ready, t + 1))
+    look_again(S, C, W, s, t)
+
+
+@njit(inline="always")
+def look_again(S: Any, C: Any, W: Any, s: int, t: int) -> None:
+    """The earliest cycle in which the warp could issue again, for the sub-partition."""
+    following = ld64(S.next_at + W.slot8)
+    at = max(max(W.dep_ready, t + 1), ld64(S.free_at + (following & -8)))
+    if following & 1 and at < S.grant_next[s] and tensor_busy(S, t) and W.streak < C.stream_length:
+        at = max(at, min(S.grant_next[s], S.mma_busy_end))
+    S.sub_next[s] = min(S.sub_next[s], at)
 
 
 @njit

@@ -367,16 +367,31 @@ def read_box(S: Any, W: Any, k: int) -> None:
             if host <= 0:
                 fault(S, W, F_GLOBAL_RANGE, j.lane, start, count * T.elem)
                 return
-        at_row = base + row * pitch
-        for at in range(0, row_bytes, 16):
-            target = window + swizzled(at_row + at, T.swizzle)
-            if host and whole and at >= low and at + 16 <= high:
-                chunk16(target, host + at - low)
-            else:
-                partial_chunk(T, target, host, at, row_bytes, low, high if host else low)
+        if host and whole and low == 0 and high == row_bytes and row_bytes & 15 == 0:
+            copy_row(window, base + row * pitch, host, row_bytes, T.swizzle)
+        else:
+            partial_row(T, window, base + row * pitch, host, row_bytes, low, high if host else low)
         if row + 1 < rows:
             address, inside = next_row(j, T, row, address, inside)
     touch(S, window + base, rows * pitch)
+
+
+@compiled
+def copy_row(window: int, at_row: int, host: int, row_bytes: int, swizzle: int) -> None:
+    """Copy a whole inner row, 16 bytes at a time."""
+    for at in range(0, row_bytes, 16):
+        chunk16(window + swizzled(at_row + at, swizzle), host + at)
+
+
+@compiled
+def partial_row(T: Any, window: int, at_row: int, host: int, row_bytes: int, low: int, high: int) -> None:
+    """Write an inner row of which only bytes [low, high) come from the tensor."""
+    for at in range(0, row_bytes, 16):
+        target = window + swizzled(at_row + at, T.swizzle)
+        if host and T.estride[0] == 1 and at >= low and at + 16 <= high:
+            chunk16(target, host + at - low)
+        else:
+            partial_chunk(T, target, host, at, row_bytes, low, high)
 
 
 @compiled
