@@ -21,7 +21,7 @@ _HOME = {
     "TensorMap": "programs.tensormap",
     "load_machine": "emu.machine",
 }
-__all__ = sorted(_HOME)
+__all__ = ["Kernel", "LaunchError", "Result", "TensorMap", "launch", "load", "load_machine"]
 
 
 def __getattr__(name: str) -> Any:

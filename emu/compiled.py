@@ -86,7 +86,7 @@ class CoreCompiler(Compiler):
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Like `njit`, for functions that only compiled functions call."""
-    dispatcher = njit(error_model="numpy", pipeline_class=PartCompiler)(function)
+    dispatcher: Any = njit(error_model="numpy", pipeline_class=PartCompiler)(function)
     template = dispatcher.get_call_template
 
     def get_call_template(args: Any, kws: Any) -> Any:

@@ -147,9 +147,8 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
     result_times(S, W, I, t + (code if code >= 0 else I.latency))
     W.streak = W.streak + 1 if I.stall == 1 else 0
     gap = t + I.stall
-    if W.pc == W.rpc or W.pc < 0 or W.pc >= S.npc:
-        if not following_path(S, C, W, t):
-            return
+    if (W.pc == W.rpc or W.pc < 0 or W.pc >= S.npc) and not following_path(S, C, W, t):
+        return
     W.gap_until = gap
     operands(S, C, W, instrs[W.pc], gap)
     if held > W.dep_ready:

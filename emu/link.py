@@ -20,9 +20,9 @@ from emu.state import BRANCH, DEPS, HAS_D, LISTS, LOADS, PAIR, PIPES, REGS, RESU
 from isa.micro import MICROS, Micro
 from isa.program import NO_ROW, Program
 
-COPIED = "op kind d a b c guard flip pd pd2 pa pb nd ns".split()
+COPIED = ("op", "kind", "d", "a", "b", "c", "guard", "flip", "pd", "pd2", "pa", "pb", "nd", "ns")
 FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
-PORTLESS = frozenset({"none", "tensor", "tma", "uniform"})  # pipes whose instructions leave the register file's ports alone
+PORTLESS = frozenset({"none", "tensor", "tma", "uniform"})  # pipes that leave the register file's ports alone
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ def encoded_gaps(rt: np.ndarray, lists: np.ndarray, program: Program, least: lis
     """The encoded gap of every instruction, cycles (see the module's text)."""
     gaps = np.ones(len(rt), np.int64)
     fixed = int(REASONS["wait"])
-    block, ready, pipe_free, now = -1, {}, {}, 0
+    ready: dict[int, int] = {}
+    pipe_free: dict[int, int] = {}
+    block, now = -1, 0
     for k in range(len(rt)):
         r = rt[k]
         if program.instrs["block"][k] != block:

@@ -62,7 +62,7 @@ class MemoryMap:
             if slot.size != 128:
                 raise LaunchError(f"{slot.name} has {slot.size} bytes, a tensor map has 128")
             return encode(arg, self._array(slot.name, arg.array))
-        if hasattr(arg, "__array_interface__") and getattr(arg, "ndim", 0) or hasattr(arg, "__dlpack__"):
+        if hasattr(arg, "__array_interface__") and getattr(arg, "ndim", None) or hasattr(arg, "__dlpack__"):
             if slot.size != 8:
                 raise LaunchError(f"{slot.name} is a .{slot.type} of {slot.size} bytes, an array needs 8")
             array = arg if isinstance(arg, np.ndarray) else _as_array(arg)

@@ -25,12 +25,12 @@ def listing(program: Program) -> str:
 
 def summary(program: Program) -> str:
     """Resources and warnings in a few lines."""
-    lines = [
+    head = (
         f"{program.name} ({program.target}): {len(program.instrs)} micro-operations, {program.registers} registers, "
         f"{program.predicates - 1} predicates, {len(program.const_bits)} constants, "
         f"{program.shared_static} bytes of static shared memory, {program.param_bytes} bytes of parameters"
-    ]
-    return "\n".join(lines + [f"warning: {w}" for w in program.warnings])
+    )
+    return "\n".join([head, *(f"warning: {w}" for w in program.warnings)])
 
 
 def counts(program: Program) -> dict[str, int]:

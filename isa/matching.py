@@ -20,7 +20,7 @@ from isa.vocabulary import OPCODES, QUALIFIERS, compound
 class Matched:
     """The `isa.registry.Match` of one instruction."""
 
-    __slots__ = ("instr", "form", "mods", "types", "widened", "_chosen", "_values", "_nodes")
+    __slots__ = ("_chosen", "_nodes", "_values", "form", "instr", "mods", "types", "widened")
 
     def __init__(
         self,

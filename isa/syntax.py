@@ -20,7 +20,7 @@ class Pos:
     file: str
     line: int
     col: int
-    via: tuple["Pos", ...] = ()
+    via: tuple[Pos, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.col}"
@@ -63,7 +63,7 @@ class Float:
 class Addr:
     """`[base + offset]`; `base` is a Reg, a Sym or an Int; `offset` a byte count."""
 
-    base: "Operand"
+    base: Operand
     offset: int = 0
 
 
@@ -71,8 +71,8 @@ class Addr:
 class TensorAddr:
     """`[map, {c0, c1, ...}]`: the tensor operand of bulk tensor copies."""
 
-    base: "Operand"
-    coords: "Vec"
+    base: Operand
+    coords: Vec
     offset: int = 0
 
 
@@ -80,29 +80,29 @@ class TensorAddr:
 class Vec:
     """`{a, b, c}`; ranges are already written out."""
 
-    items: tuple["Operand", ...]
+    items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
     """`!p`: a negated predicate source."""
 
-    item: "Operand"
+    item: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Neg:
     """`-x` on something that is not a constant (rejected later with a clear message)."""
 
-    item: "Operand"
+    item: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """`d|p`: the two destinations of setp, shfl, elect and others."""
 
-    first: "Operand"
-    second: "Operand"
+    first: Operand
+    second: Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class VarDecl:
 class Block:
     """`{ ... }`: a scope for registers, variables and labels."""
 
-    body: tuple["Stmt", ...]
+    body: tuple[Stmt, ...]
     pos: Pos
 
 
@@ -213,7 +213,7 @@ class Kernel:
     name: str
     params: tuple[Param, ...]
     performance: tuple[tuple[str, tuple[int, ...]], ...]  # ("reqntid", (384, 1, 1)), ("maxnreg", (168,))
-    body: tuple["Stmt", ...]
+    body: tuple[Stmt, ...]
     linkage: str
     pos: Pos
 

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 # First components of the opcodes in the PTX ISA 9.x, chapter 9.7.
 OPCODES = frozenset(
-    """
-    abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk bra brev brkpt brx call
-    clmad clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt cvta discard div dp2a dp4a elect ex2 exit
-    fence fma fns getctarank griddepcontrol isspacep istypep ld ldmatrix ldu lg2 lop3 mad mad24 madc mapa match max
-    mbarrier membar min mma mov movmatrix mul mul24 multimem nanosleep neg not or pmevent popc prefetch prefetchu
-    prmt rcp red redux rem ret rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin slct sqrt st stackrestore
-    stacksave stmatrix sub subc suld suq sured sust szext tanh tcgen05 tensormap testp tex tld4 trap txq vabsdiff
-    vadd vmad vmax vmin vote vset vshl vshr vsub wgmma wmma xor
-    """.split()
+    ["abs", "activemask", "add", "addc", "alloca", "and", "applypriority", "atom", "bar", "barrier", "bfe", "bfi", "bfind", "bmsk", "bra", "brev", "brkpt", "brx", "call", "clmad", "clusterlaunchcontrol", "clz", "cnot", "copysign", "cos", "cp", "createpolicy", "cvt", "cvta", "discard", "div", "dp2a", "dp4a", "elect", "ex2", "exit", "fence", "fma", "fns", "getctarank", "griddepcontrol", "isspacep", "istypep", "ld", "ldmatrix", "ldu", "lg2", "lop3", "mad", "mad24", "madc", "mapa", "match", "max", "mbarrier", "membar", "min", "mma", "mov", "movmatrix", "mul", "mul24", "multimem", "nanosleep", "neg", "not", "or", "pmevent", "popc", "prefetch", "prefetchu", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt", "sad", "selp", "set", "setmaxnreg", "setp", "shf", "shfl", "shl", "shr", "sin", "slct", "sqrt", "st", "stackrestore", "stacksave", "stmatrix", "sub", "subc", "suld", "suq", "sured", "sust", "szext", "tanh", "tcgen05", "tensormap", "testp", "tex", "tld4", "trap", "txq", "vabsdiff", "vadd", "vmad", "vmax", "vmin", "vote", "vset", "vshl", "vshr", "vsub", "wgmma", "wmma", "xor"]
 )
 
 # Instructions of more than one component whose shorter prefix is another instruction.
 COMPOUNDS = frozenset(
-    """
-    barrier.cluster cp.async cp.async.bulk cp.async.bulk.commit_group cp.async.bulk.prefetch
-    cp.async.bulk.prefetch.tensor cp.async.bulk.tensor cp.async.bulk.wait_group cp.async.commit_group
-    cp.async.mbarrier cp.async.wait_all cp.async.wait_group cp.reduce.async.bulk cp.reduce.async.bulk.tensor
-    fence.proxy fence.mbarrier_init mbarrier.arrive mbarrier.arrive_drop mbarrier.complete_tx mbarrier.expect_tx
-    mbarrier.init mbarrier.inval mbarrier.pending_count mbarrier.test_wait mbarrier.try_wait mma.sp mma.sync
-    prefetch.tensormap wgmma.commit_group wgmma.fence wgmma.mma_async wgmma.mma_async.sp wgmma.wait_group
-    """.split()
+    ["barrier.cluster", "cp.async", "cp.async.bulk", "cp.async.bulk.commit_group", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.tensor", "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.mbarrier", "cp.async.wait_all", "cp.async.wait_group", "cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor", "fence.proxy", "fence.mbarrier_init", "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.complete_tx", "mbarrier.expect_tx", "mbarrier.init", "mbarrier.inval", "mbarrier.pending_count", "mbarrier.test_wait", "mbarrier.try_wait", "mma.sp", "mma.sync", "prefetch.tensormap", "wgmma.commit_group", "wgmma.fence", "wgmma.mma_async", "wgmma.mma_async.sp", "wgmma.wait_group"]
 )
 
 
@@ -37,16 +22,5 @@ def compound(opcode: str) -> str:
 
 # Qualifiers of the same chapter (types and shapes included) that an implemented family may not know yet.
 QUALIFIERS = frozenset(
-    """
-    acq_rel acquire add aligned all alloc and any approx arrive async ashr b1 b1024 b128 b16 b32 b64 b8 ballot bf16
-    bf16x2 bfly block box_dim bulk bulk_group ca cas cc cg clamp cluster col commit commit_group complete_tx cp cs cta
-    cta_group::1 cta_group::2 cv dealloc dec down e2m1 e2m1x2 e4m3 e4m3x2 e4m3x4 e5m2 e5m2x2 e5m2x4 eq equ exch
-    expect_tx f16 f16x2 f32 f32x2 f64 fence ftz full ge geu global gpu gt gtu hi hs i2 idx im2col inc init inval ld
-    le leu lo ls lt ltu m16n16k16 m16n8k16 m16n8k32 m16n8k8 m32n8k16 m8n32k16 m8n8 m8n8k4 max mbarrier min
-    minctas mma mma_async mmio multicast::cluster nan nc ne neu noComplete noftz noinc num op or param parity
-    pending_count popc prefetch proxy rcp read red reduce release relaxed relu rm rmi rn rna rni rp rpi rs row rz rzi
-    s16 s16x2 s32 s4 s64 s8 sat satfinite scatter4 gather4 shared shared::cta shared::cluster shiftamt sp sync sys
-    tensor test_wait tf32 tile tile::gather4 tile::scatter4 to trans try_wait u16 u16x2 u32 u4 u64 u8 ue8m0x2 uni up
-    v2 v4 v8 volatile wait wait_group warp weak wide wrap x1 x2 x4 xor xorsign unified const local 1d 2d 3d 4d 5d
-    """.split()
+    ["acq_rel", "acquire", "add", "aligned", "all", "alloc", "and", "any", "approx", "arrive", "async", "ashr", "b1", "b1024", "b128", "b16", "b32", "b64", "b8", "ballot", "bf16", "bf16x2", "bfly", "block", "box_dim", "bulk", "bulk_group", "ca", "cas", "cc", "cg", "clamp", "cluster", "col", "commit", "commit_group", "complete_tx", "cp", "cs", "cta", "cta_group::1", "cta_group::2", "cv", "dealloc", "dec", "down", "e2m1", "e2m1x2", "e4m3", "e4m3x2", "e4m3x4", "e5m2", "e5m2x2", "e5m2x4", "eq", "equ", "exch", "expect_tx", "f16", "f16x2", "f32", "f32x2", "f64", "fence", "ftz", "full", "ge", "geu", "global", "gpu", "gt", "gtu", "hi", "hs", "i2", "idx", "im2col", "inc", "init", "inval", "ld", "le", "leu", "lo", "ls", "lt", "ltu", "m16n16k16", "m16n8k16", "m16n8k32", "m16n8k8", "m32n8k16", "m8n32k16", "m8n8", "m8n8k4", "max", "mbarrier", "min", "minctas", "mma", "mma_async", "mmio", "multicast::cluster", "nan", "nc", "ne", "neu", "noComplete", "noftz", "noinc", "num", "op", "or", "param", "parity", "pending_count", "popc", "prefetch", "proxy", "rcp", "read", "red", "reduce", "release", "relaxed", "relu", "rm", "rmi", "rn", "rna", "rni", "rp", "rpi", "rs", "row", "rz", "rzi", "s16", "s16x2", "s32", "s4", "s64", "s8", "sat", "satfinite", "scatter4", "gather4", "shared", "shared::cta", "shared::cluster", "shiftamt", "sp", "sync", "sys", "tensor", "test_wait", "tf32", "tile", "tile::gather4", "tile::scatter4", "to", "trans", "try_wait", "u16", "u16x2", "u32", "u4", "u64", "u8", "ue8m0x2", "uni", "up", "v2", "v4", "v8", "volatile", "wait", "wait_group", "warp", "weak", "wide", "wrap", "x1", "x2", "x4", "xor", "xorsign", "unified", "const", "local", "1d", "2d", "3d", "4d", "5d"]
 )

@@ -130,11 +130,9 @@ def wake(S: Any, W: Any, when: int) -> None:
     """Let a parked warp issue from cycle `when` on (and not before its operands are there)."""
     W.block = BLOCK_NONE
     ready = when
-    if W.dep_ready > ready:
-        ready = W.dep_ready
+    ready = max(ready, W.dep_ready)
     st64(S.ready_at + W.slot8, ready)
-    if ready < S.sub_next[W.sub]:
-        S.sub_next[W.sub] = ready
+    S.sub_next[W.sub] = min(S.sub_next[W.sub], ready)
 
 
 @njit(inline="always")
@@ -150,8 +148,7 @@ def park(S: Any, W: Any, block: int, reason: int, t: int) -> None:
 @njit(inline="always")
 def event(S: Any, when: int) -> None:
     """Make sure that the SM looks at its units at cycle `when`."""
-    if when < S.next_event:
-        S.next_event = when
+    S.next_event = min(S.next_event, when)
 
 
 @compiled

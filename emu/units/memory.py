@@ -1,4 +1,4 @@
-"""Loads and stores: shared memory with its banks and ports, global memory through L2 and HBM.
+"""Loads, stores and matrices in shared memory, with its banks and ports; elements in registers.
 
 Values move at issue; the result's ready time carries the latency.  Shared memory (rules 5 and 11 of
 the H200 measurements): one 128-byte wavefront per cycle through the first port, which wgmma operand
@@ -16,25 +16,16 @@ from emu.compiled import compiled
 from emu.raw import copy, ld8, ld16, ld32, ld64, st8, st16, st32, st64
 from emu.units.common import (
     DEFAULT,
-    F_GLOBAL_ALIGN,
-    F_GLOBAL_RANGE,
-    F_LOCAL_RANGE,
-    F_READ_ONLY,
     F_SHARED_ALIGN,
     F_SHARED_RANGE,
     fault,
     get32,
-    get64,
-    segment_host,
-    segments_of,
     signed32,
     together,
 )
-from emu.units.sharing import port_cost, return_cost
-from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from emu.units.sharing import port_cost
 
 FULL = 0xFFFFFFFF
-LINE = 128  # bytes of an L2 line (CUDA programming guide)
 
 
 @njit(inline="always")
@@ -77,6 +68,26 @@ def store_element(W: Any, host: int, size: int, rows_at: int, k: int, lane: int)
         st16(host, x & 0xFFFF)
     else:
         st8(host, x & 0xFF)
+
+
+@compiled
+def move(S: Any, W: Any, I: Any, host: int, lane: int, write: int) -> None:
+    """Move a lane's elements between memory at `host` and the rows of the instruction's list."""
+    _, size, sign, count = decode(I.imm)
+    rows_at = S.list_at + I.list * 2
+    if size == 4:
+        for k in range(count):
+            at = W.row_at + ld16(rows_at + 2 * k) * 128 + lane * 4
+            if write:
+                st32(host + 4 * k, ld32(at))
+            else:
+                st32(at, ld32(host + 4 * k))
+        return
+    for k in range(count):
+        if write:
+            store_element(W, host + k * size, size, rows_at, k, lane)
+        else:
+            load_element(W, host + k * size, size, sign, rows_at, k, lane)
 
 
 # ---- shared memory -------------------------------------------------------------------------------
@@ -169,16 +180,14 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """ld.shared: values at issue; latency grows with the wavefronts (rule 11: 21 + 2 * ways for 4 bytes)."""
     if m == 0:
         return DEFAULT
-    offset, size, sign, count = decode(I.imm)
-    rows_at = S.list_at + I.list * 2
+    offset, size, _, count = decode(I.imm)
     waves = wavefronts(W, I.a, offset, m, size * count)  # a result may overwrite the addresses
     for lane in range(32):
         if (m >> lane) & 1:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
             if host == 0:
                 return DEFAULT
-            for k in range(count):
-                load_element(W, host + k * size, size, sign, rows_at, k, lane)
+            move(S, W, I, host, lane, 0)
     ideal = max((size * count) // 4, 1)
     return I.latency + port_cost(S, C, t, waves, I.nd, 0) + C.wavefront_cy * max(waves - ideal, 0)
 
@@ -188,15 +197,13 @@ def st_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st.shared."""
     if m == 0:
         return DEFAULT
-    offset, size, sign, count = decode(I.imm)
-    rows_at = S.list_at + I.list * 2
+    offset, size, _, count = decode(I.imm)
     for lane in range(32):
         if (m >> lane) & 1:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
             if host == 0:
                 return DEFAULT
-            for k in range(count):
-                store_element(W, host + k * size, size, rows_at, k, lane)
+            move(S, W, I, host, lane, 1)
             touch(S, host, size * count)
     port_cost(S, C, t, wavefronts(W, I.a, offset, m, size * count), 0, 1)
     return DEFAULT
@@ -269,176 +276,3 @@ def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             touch(S, host, 16)
     port_cost(S, C, t, matrix_wavefronts(W, I.a, offset, matrices), 0, 1)
     return DEFAULT
-
-
-# ---- global, generic and local memory ----------------------------------------------------------------
-
-
-@compiled
-def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t: int) -> int:
-    """Latency of a global access: 32-byte sectors over the SM's L2 bandwidth, HBM for lines not seen before."""
-    sectors, misses, previous = 0, 0, -1
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        address = get64(W, row, lane) + offset
-        for sector in range(address >> 5, (address + width + 31) >> 5):
-            if sector != previous:
-                previous = sector
-                sectors += 1
-                misses += first_touch(S, sector << 5)
-    return fetch(S, C, sectors * 32, misses * LINE, t)
-
-
-@compiled
-def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
-    """Cycles until `size` bytes have come from L2, `missing` of them from HBM first."""
-    S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
-    S.l2_bytes += size
-    latency = (S.l2_free >> 8) - t + C.l2_latency_cy
-    if missing:
-        S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
-        S.hbm_bytes += missing
-        latency = max(latency, (S.hbm_free >> 8) - t + C.hbm_latency_cy)
-    return latency
-
-
-@compiled
-def first_touch(S: Any, address: int) -> int:
-    """1 when a 128-byte line comes from HBM for the first time in this launch; it is in L2 afterwards."""
-    segments = segments_of(S.segment_at, S.segments)
-    for k in range(S.segments):
-        g = segments[k]
-        if address + LINE > g.base and address < g.base + g.size:
-            at = S.touched_at + g.touched + (address // LINE - g.base // LINE)
-            seen = ld8(at)
-            st8(at, 1)
-            return 1 - seen
-    return 0
-
-
-@compiled
-def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
-    """ld/st on global addresses of every lane in `m`; returns the latency."""
-    offset, size, sign, count = decode(I.imm)
-    rows_at = S.list_at + I.list * 2
-    latency = traffic(S, C, W, I.a, offset, m, size * count, t)
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        address = get64(W, I.a, lane) + offset
-        if address % (size * count) != 0:
-            fault(S, W, F_GLOBAL_ALIGN, lane, address, size * count)
-            return 0
-        host = segment_host(S, address, size * count, write)
-        if host <= 0:
-            fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, lane, address, size * count)
-            return 0
-        for k in range(count):
-            if write:
-                store_element(W, host + k * size, size, rows_at, k, lane)
-            else:
-                load_element(W, host + k * size, size, sign, rows_at, k, lane)
-    return latency
-
-
-@compiled
-def ld_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """ld.global through L2 (an L1 is not modelled: docs/machine.md)."""
-    return access(S, C, W, I, t, m, 0) if m else DEFAULT
-
-
-@compiled
-def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """st.global: takes effect at issue; the traffic is accounted."""
-    if m:
-        access(S, C, W, I, t, m, 1)
-    return DEFAULT
-
-
-@compiled
-def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
-    """ld/st on generic addresses: lanes in the shared and local windows go there, the others to global memory."""
-    offset, size, sign, count = decode(I.imm)
-    rows_at = S.list_at + I.list * 2
-    rest = 0
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        address = get64(W, I.a, lane) + offset
-        if address >= SHARED_WINDOW and address < SHARED_WINDOW + WINDOW_SIZE:
-            host = shared_host(S, W, lane, address - SHARED_WINDOW, size * count)
-        elif address >= LOCAL_WINDOW and address < LOCAL_WINDOW + WINDOW_SIZE:
-            host = local_host(S, W, lane, address - LOCAL_WINDOW, size * count)
-        else:
-            rest |= 1 << lane
-            continue
-        if host == 0:
-            return DEFAULT
-        for k in range(count):
-            if write:
-                store_element(W, host + k * size, size, rows_at, k, lane)
-            else:
-                load_element(W, host + k * size, size, sign, rows_at, k, lane)
-        if write and address >= SHARED_WINDOW and address < SHARED_WINDOW + WINDOW_SIZE:
-            touch(S, host, size * count)
-    latency = int(I.latency)
-    if rest != m:
-        latency += return_cost(S, C, t, I.nd)
-    if rest:
-        latency = max(latency, access(S, C, W, I, t, rest, write))
-    return latency
-
-
-@compiled
-def ld_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """ld without a space."""
-    return generic(S, C, W, I, t, m, 0) if m else DEFAULT
-
-
-@compiled
-def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """st without a space."""
-    if m:
-        generic(S, C, W, I, t, m, 1)
-    return DEFAULT
-
-
-@compiled
-def local_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
-    """Host address of a thread's local memory, or 0 after a fault."""
-    if offset < 0 or offset + size > S.local_bytes or offset % size != 0:
-        fault(S, W, F_LOCAL_RANGE, lane, offset, size)
-        return 0
-    thread = (W.slot * 32 + lane) * S.local_bytes
-    return int(S.local_at + thread + offset)
-
-
-@compiled
-def local(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
-    """ld/st.local: per-thread memory, always an L1 hit in this model."""
-    offset, size, sign, count = decode(I.imm)
-    rows_at = S.list_at + I.list * 2
-    for lane in range(32):
-        if (m >> lane) & 1:
-            host = local_host(S, W, lane, (get64(W, I.a, lane) + offset) & (WINDOW_SIZE - 1), size * count)
-            if host == 0:
-                return DEFAULT
-            for k in range(count):
-                if write:
-                    store_element(W, host + k * size, size, rows_at, k, lane)
-                else:
-                    load_element(W, host + k * size, size, sign, rows_at, k, lane)
-    return DEFAULT
-
-
-@compiled
-def ld_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """ld.local."""
-    return local(S, C, W, I, t, m, 0) if m else DEFAULT
-
-
-@compiled
-def st_local(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """st.local."""
-    return local(S, C, W, I, t, m, 1) if m else DEFAULT

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from emu.compiled import compiled
-from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8, st64
+from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
 from emu.state import (
     BLOCK_BULK_QUEUE,
@@ -27,14 +25,12 @@ from emu.state import (
     STORE_WRITING,
     WARP_SLOTS,
 )
+from emu.units.boxes import decode, inner_count, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
 from emu.units.common import (
     DEFAULT,
-    F_GLOBAL_RANGE,
-    F_READ_ONLY,
     F_SHARED_RANGE,
     F_TMA_ALIGN,
     F_TMA_MBAR,
-    F_TMAP,
     F_TMAP_RANK,
     PARK,
     RETRY,
@@ -44,80 +40,14 @@ from emu.units.common import (
     get64,
     jobs_of,
     park,
-    segment_host,
     signed32,
     tmaps_of,
     wake,
     warps_of,
 )
 from emu.units.mbarrier import cell, complete_tx
-from emu.units.memory import LINE, first_touch, touch
 
 R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
-ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)  # by PTX element code (ISA 9.7.9.28)
-
-
-@compiled
-def decode(S: Any, W: Any, lane: int, address: int, T: Any) -> bool:
-    """Decode the 128 bytes of a tensor map (layout: programs.tensormap); False after a fault."""
-    host = segment_host(S, address, 128, 0)
-    if host <= 0 or address & 63:
-        fault(S, W, F_TMAP, lane, address, 0)
-        return False
-    code = ld8(host + 9)
-    if code >= len(ELEMENT_BYTES) or ld8(host + 10) or ld8(host + 11) > 3 or ld8(host + 12) or ld8(host + 8) > 4:
-        fault(S, W, F_TMAP, lane, address, code)
-        return False
-    T.base = ld64(host)
-    T.rank = ld8(host + 8) + 1
-    T.elem = ELEMENT_BYTES[code]
-    T.etype = code
-    swizzle = ld8(host + 11)
-    T.swizzle = 0 if swizzle == 0 else 16 << swizzle
-    T.fill_nan = ld8(host + 13)
-    T.strides[0] = T.elem
-    for d in range(5):
-        used = d < T.rank
-        T.dims[d] = ld32(host + 16 + 4 * d) if used else 1
-        T.box[d] = ld32(host + 36 + 4 * d) if used else 1
-        T.estride[d] = max(ld32(host + 56 + 4 * d), 1) if used and d else 1  # dimension 0: ignored (driver API)
-        if d:
-            T.strides[d] = ld64(host + 80 + 8 * (d - 1)) if used else 0
-        if used and (T.box[0] * T.elem % 16 or T.base & 15 or T.box[d] < 1 or T.box[d] > 256 or T.dims[d] < 1):
-            fault(S, W, F_TMAP, lane, address, d)
-            return False
-    return True
-
-
-@njit(inline="always")
-def inner_count(T: Any) -> int:
-    """Elements of an inner row that a copy moves."""
-    return (T.box[0] + T.estride[0] - 1) // T.estride[0]
-
-
-@njit(inline="always")
-def pitch_of(T: Any) -> int:
-    """Bytes between rows in shared memory: a box narrower than the swizzle keeps its width (H200)."""
-    row = inner_count(T) * T.elem
-    return max(row, T.swizzle)
-
-
-@njit(inline="always")
-def outer_rows(T: Any) -> int:
-    """Inner rows of a box."""
-    rows = 1
-    for d in range(1, T.rank):
-        rows *= (T.box[d] + T.estride[d] - 1) // T.estride[d]
-    return rows
-
-
-@njit(inline="always")
-def swizzled(address: int, swizzle: int) -> int:
-    """XOR the 16-byte chunk number with the line number inside the pattern (ptx: 32B, 64B, 128B modes)."""
-    if swizzle == 0:
-        return address
-    mask = (swizzle >> 4) - 1
-    return address ^ (((address >> 7) & mask) << 4)
 
 
 # ---- issue -----------------------------------------------------------------------------------------
@@ -181,21 +111,6 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     S.job_seq += 1
     j.seq = S.job_seq
     return k
-
-
-@compiled
-def missing_bytes(S: Any, k: int) -> int:
-    """Bytes of a load that have not been read before in this launch (they come from HBM)."""
-    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    lines = 0
-    first, count = inner_range(j, T)
-    for row in range(outer_rows(T)):
-        address, inside = source_row(j, T, row)
-        if inside and count > 0:
-            start = address + first * T.elem * T.estride[0]
-            for line in range(start // LINE, (start + count * T.elem * T.estride[0] + LINE - 1) // LINE):
-                lines += first_touch(S, line * LINE)
-    return lines * LINE
 
 
 @compiled
@@ -289,9 +204,10 @@ def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
     jobs = jobs_of(S.job_at, JOBS)
     for k in range(JOBS):
         j = jobs[k]
-        if j.state >= STORE_READING and j.warp == W.slot and (m >> j.lane) & 1:
-            if j.group < W.bulk_group[j.lane] - newest and (not reading or j.state == STORE_READING):
-                return True
+        if j.state < STORE_READING or j.warp != W.slot or not (m >> j.lane) & 1:
+            continue
+        if j.group < W.bulk_group[j.lane] - newest and (not reading or j.state == STORE_READING):
+            return True
     return False
 
 
@@ -308,145 +224,6 @@ def bulk_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 
 # ---- advance ---------------------------------------------------------------------------------------
-
-
-@compiled
-def source_row(j: Any, T: Any, row: int) -> tuple[int, bool]:
-    """Global address of an inner row's first element, and whether the row lies inside dimensions 1 and up."""
-    address = T.base + j.coords[0] * T.elem
-    inside = True
-    rest = row
-    for d in range(1, T.rank):
-        c = j.coords[d]
-        if rest:
-            n = (T.box[d] + T.estride[d] - 1) // T.estride[d]
-            c += (rest % n) * T.estride[d]
-            rest //= n
-        inside = inside and c >= 0 and c < T.dims[d]
-        address += c * T.strides[d]
-    return address, inside
-
-
-@compiled
-def inner_range(j: Any, T: Any) -> tuple[int, int]:
-    """Which elements (first, count) of every inner row lie inside dimension 0."""
-    step, c0 = T.estride[0], j.coords[0]
-    first = 0 if c0 >= 0 else (-c0 + step - 1) // step
-    last = inner_count(T)
-    if c0 + (last - 1) * step >= T.dims[0]:
-        last = (T.dims[0] - c0 + step - 1) // step if T.dims[0] > c0 else 0
-    return first, max(last - first, 0)
-
-
-@compiled
-def next_row(j: Any, T: Any, row: int, address: int, inside: bool) -> tuple[int, bool]:
-    """`source_row` of the row behind `row`: a step in dimension 1 while that lasts."""
-    n = (T.box[1] + T.estride[1] - 1) // T.estride[1] if T.estride[1] > 1 else T.box[1]
-    k = row % n if row >= n else row
-    if k + 1 == n or not inside:
-        return source_row(j, T, row + 1)
-    c = j.coords[1] + (k + 1) * T.estride[1]
-    return address + T.estride[1] * T.strides[1], c < T.dims[1]
-
-
-@compiled
-def read_box(S: Any, W: Any, k: int) -> None:
-    """Copy a box from global to shared memory with swizzle and out-of-bounds fill."""
-    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes, pitch, step = inner_count(T) * T.elem, pitch_of(T), T.estride[0]
-    base, window = j.smem - W.smem_base, S.smem_at + W.smem_base
-    first, count = inner_range(j, T)
-    low, high, whole = first * T.elem, (first + count) * T.elem, step == 1
-    address, inside = source_row(j, T, 0)
-    rows = outer_rows(T)
-    for row in range(rows):
-        host = 0
-        if inside and count > 0:
-            start = address + first * T.elem * step
-            host = segment_host(S, start, ((count - 1) * step + 1) * T.elem, 0)
-            if host <= 0:
-                fault(S, W, F_GLOBAL_RANGE, j.lane, start, count * T.elem)
-                return
-        if host and whole and low == 0 and high == row_bytes and row_bytes & 15 == 0:
-            copy_row(window, base + row * pitch, host, row_bytes, T.swizzle)
-        else:
-            partial_row(T, window, base + row * pitch, host, row_bytes, low, high if host else low)
-        if row + 1 < rows:
-            address, inside = next_row(j, T, row, address, inside)
-    touch(S, window + base, rows * pitch)
-
-
-@compiled
-def copy_row(window: int, at_row: int, host: int, row_bytes: int, swizzle: int) -> None:
-    """Copy a whole inner row, 16 bytes at a time."""
-    for at in range(0, row_bytes, 16):
-        chunk16(window + swizzled(at_row + at, swizzle), host + at)
-
-
-@compiled
-def partial_row(T: Any, window: int, at_row: int, host: int, row_bytes: int, low: int, high: int) -> None:
-    """Write an inner row of which only bytes [low, high) come from the tensor."""
-    for at in range(0, row_bytes, 16):
-        target = window + swizzled(at_row + at, T.swizzle)
-        if host and T.estride[0] == 1 and at >= low and at + 16 <= high:
-            chunk16(target, host + at - low)
-        else:
-            partial_chunk(T, target, host, at, row_bytes, low, high)
-
-
-@compiled
-def partial_chunk(T: Any, target: int, host: int, at: int, row_bytes: int, low: int, high: int) -> None:
-    """Write up to 16 bytes of a row of which only [low, high) comes from the tensor."""
-    for b in range(min(16, row_bytes - at)):
-        x = at + b
-        if x >= low and x < high:
-            element = (x - low) // T.elem
-            st8(target + b, ld8(host + element * T.elem * T.estride[0] + (x % T.elem)))
-        else:
-            st8(target + b, fill_byte(T, x % T.elem))
-
-
-@njit(inline="always")
-def fill_byte(T: Any, b: int) -> int:
-    """A byte of the out-of-bounds value: zero, or the all-ones NaN with a clear sign bit."""
-    if not T.fill_nan:
-        return 0
-    return 0x7F if b == T.elem - 1 else 0xFF
-
-
-@compiled
-def stage_box(S: Any, W: Any, k: int) -> None:
-    """Read a store's source out of shared memory (end of its read window)."""
-    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes, pitch = inner_count(T) * T.elem, pitch_of(T)
-    window, base = S.smem_at + W.smem_base, j.smem - W.smem_base
-    for row in range(outer_rows(T)):
-        for at in range(0, row_bytes, 16):
-            source = window + swizzled(base + row * pitch + at, T.swizzle)
-            copy(j.staging_at + row * row_bytes + at, source, min(16, row_bytes - at))
-
-
-@compiled
-def write_box(S: Any, W: Any, k: int) -> None:
-    """Write a staged box to global memory; elements outside the tensor are dropped."""
-    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes = inner_count(T) * T.elem
-    first, count = inner_range(j, T)
-    for row in range(outer_rows(T)):
-        address, inside = source_row(j, T, row)
-        if not inside or count <= 0:
-            continue
-        start = address + first * T.elem * T.estride[0]
-        host = segment_host(S, start, ((count - 1) * T.estride[0] + 1) * T.elem, 1)
-        if host <= 0:
-            fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, j.lane, start, count * T.elem)
-            return
-        source = j.staging_at + row * row_bytes + first * T.elem
-        for e in range(count):
-            if T.estride[0] == 1:
-                copy(host, source, count * T.elem)
-                break
-            copy(host + e * T.estride[0] * T.elem, source + e * T.elem, T.elem)
 
 
 @compiled
@@ -471,9 +248,9 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.jobs -= 1
     if S.fault and S.fault_pc != j.pc:
         S.fault_pc = j.pc
-    if W.state == LIVE and W.block == BLOCK_BULK_WAIT:
-        if not pending(S, W, W.wait_mask, W.wait_aux & 0xFFFFFFFF, (W.wait_aux >> 32) & 1):
-            wake(S, W, t + C.bulk_wake_cy)
+    waits = W.state == LIVE and W.block == BLOCK_BULK_WAIT
+    if waits and not pending(S, W, W.wait_mask, W.wait_aux & 0xFFFFFFFF, (W.wait_aux >> 32) & 1):
+        wake(S, W, t + C.bulk_wake_cy)
 
 
 @compiled

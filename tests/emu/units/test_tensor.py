@@ -71,7 +71,7 @@ def test_two_warpgroups_share_the_tensor_core(ptx: Any) -> None:
     steps = "clear(0); wgmma.fence.sync.aligned; .for k in (0, 32) { mma(0, %d{10+k%4}, 1); } wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
     body = f"{steps} mov.u32 %r10, %clock; cvt.rn.f32.u32 %f8, %r10; show(0, 0); show(8, 1);"
     alone, _ = execute(ptx, body)
-    both, result = execute(ptx, body, block=256)
+    both, _ = execute(ptx, body, block=256)
     assert (both[0] == 8 * sum(product(k) for k in range(4))).all()
     assert abs(both[1, 0] - both[1, 128]) < 64 and both[1].min() > alone[1].max()
 
