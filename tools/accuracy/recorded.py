@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tools.record.export import ptx
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden" / "h200"
 PROGRAMS, FLASH_ATTENTION = FOLDER / "programs.json", FOLDER / "flash-attention-3.csv"
@@ -18,7 +21,7 @@ PROGRAMS, FLASH_ATTENTION = FOLDER / "programs.json", FOLDER / "flash-attention-
 
 @dataclass(frozen=True)
 class Recorded:
-    """One program on the card: medians of several launches.
+    """One program on the card: medians of several launches.  `digest` is that of the PTX that ran.
 
     `time_us` is the time between two events; `cycles` the most SM cycles of any SM, from the first start clock to
     the last end clock of its warps; `registers` what ptxas gave each thread; `rel_error` the Frobenius error of the
@@ -31,6 +34,7 @@ class Recorded:
     cycles: float
     registers: int
     rel_error: float
+    digest: str
     options: dict[str, Any] = field(default_factory=dict)
     defines: dict[str, Any] = field(default_factory=dict)
 
@@ -38,6 +42,11 @@ class Recorded:
 def programs() -> list[Recorded]:
     """Every recorded run of a shipped program."""
     return [Recorded(**entry) for entry in json.loads(PROGRAMS.read_text())]
+
+
+def digest(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str:
+    """Which PTX a program expands to now, by the start of its SHA-256."""
+    return hashlib.sha256(ptx(program, options, defines).encode()).hexdigest()[:12]
 
 
 def flash_attention() -> dict[str, dict[str, float]]:
@@ -48,7 +57,10 @@ def flash_attention() -> dict[str, dict[str, float]]:
 
 
 def distil(results: list[dict[str, Any]]) -> list[Recorded]:
-    """The jobs of `tools.record.run_kernel` that ran a program; of two with one name the last one counts."""
+    """The jobs of `tools.record.run_kernel` that ran a program; of two with one name the last one counts.
+
+    The programs must still expand to what was recorded.
+    """
     found: dict[str, Recorded] = {}
     for result in results:
         job = result["job"]
@@ -61,6 +73,7 @@ def distil(results: list[dict[str, Any]]) -> list[Recorded]:
             cycles=result["cycles_max_median"],
             registers=result["registers"],
             rel_error=float(f"{result['check']['rel_error']:.4g}"),
+            digest=digest(job["problem"], job["options"], job["defines"]),
             options=job["options"],
             defines=job["defines"],
         )

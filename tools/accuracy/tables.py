@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from emu.result import Result
 from tools.accuracy.emulate import emulate
-from tools.accuracy.recorded import Recorded, flash_attention, programs
+from tools.accuracy.recorded import Recorded, digest, flash_attention, programs
 from tools.calibrate import composites
 from tools.docs.blocks import table
 
@@ -34,9 +34,10 @@ STALLED, PER_ISSUE = "smsp__average_warps_issue_stalled_", "_per_issue_active.ra
 
 
 def label(entry: Recorded) -> str:
-    """Program, options and defines as on the command line."""
-    options = " ".join(f"{name} {value}" for name, value in entry.options.items())
-    return " ".join([entry.program, options, *(f"{name}={value}" for name, value in entry.defines.items())]).strip()
+    """Program, options and defines; starred when the program has changed since it was recorded."""
+    options = " ".join(f"{name} {value}" for name, value in (entry.options | entry.defines).items())
+    changed = digest(entry.program, entry.options, entry.defines) != entry.digest
+    return f"{entry.program} {options}".strip() + (" *" if changed else "")
 
 
 def find(options: dict[str, int], defines: dict[str, int]) -> Recorded:
