@@ -14,7 +14,7 @@ from emu.memory_map import MemoryMap
 from emu.result import Finding, Issue, Line, Result
 from emu.sm import Shape, StreamingMultiprocessor
 from emu.stalls import Reason
-from emu.state import DEADLOCK, FAULT, QUANTUM
+from emu.state import DEADLOCK, FAULT, LIMIT
 from isa.micro import MICROS
 from isa.program import Program
 
@@ -77,7 +77,7 @@ def _ending(result: Result, sm: StreamingMultiprocessor, memory: MemoryMap) -> N
         result.findings.append(explain_fault(sm, memory))
     elif status == DEADLOCK:
         result.deadlock = explain_deadlock(sm)
-    elif status == QUANTUM:
+    elif status == LIMIT:
         cycle = int(sm.sm["now"][0])
         text = f"stopped after {cycle:,} cycles; {int(sm.sm['live_warps'][0])} warps were still running"
         result.findings.append(Finding(rule="LIMIT", severity="limit", location=sm.program.name, message=text))

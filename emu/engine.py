@@ -92,6 +92,9 @@ def run(S: Any, C: Any) -> None:
                 slot8 = pick(S, C, s, t)
                 if slot8 >= 0:
                     issue(S, C, warps[slot8 >> 3], instrs, s, t)
+        if S.fault:
+            t += 1
+            break
         if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0:
             S.status = FINISHED
             t += 1
@@ -100,6 +103,7 @@ def run(S: Any, C: Any) -> None:
         following = min(following, S.next_event)
         if (following >= S.give_up and stuck(S)) or following >= NEVER:
             S.status = DEADLOCK
+            t += 1
             break
         t = max(following, t + 1)
         if t >= S.limit:

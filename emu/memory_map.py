@@ -67,16 +67,13 @@ class MemoryMap:
                 raise LaunchError(f"{slot.name} is a .{slot.type} of {slot.size} bytes, an array needs 8")
             array = arg if isinstance(arg, np.ndarray) else _as_array(arg)
             return self._array(slot.name, array).to_bytes(8, "little")
-        if slot.type not in TYPES:
-            raise LaunchError(f"{slot.name}: a .{slot.type} cannot be given as {type(arg).__name__}")
-        kind = np.dtype(TYPES[slot.type])
+        kind = np.dtype(TYPES.get(slot.type, np.void))
+        if slot.size != kind.itemsize:
+            raise LaunchError(f"{slot.name} of {slot.size} bytes cannot be given as {type(arg).__name__}")
         try:
-            value = np.array(int(arg) if kind.kind in "iu" else float(arg)).astype(kind)
-            if kind.kind in "iu" and int(value) != int(arg) and int(value) != int(arg) + (1 << 8 * kind.itemsize):
-                raise OverflowError
+            return _integer(kind, arg) if kind.kind in "iu" else np.array(float(arg)).astype(kind).tobytes()
         except (TypeError, ValueError, OverflowError):
             raise LaunchError(f"{slot.name} is a .{slot.type}, {arg!r} does not fit") from None
-        return value.tobytes()
 
     def _array(self, name: str, array: np.ndarray) -> int:
         """The emulated address of an array; the same memory keeps the same address."""
@@ -123,6 +120,14 @@ class MemoryMap:
         mirrored = self.program.const_param >= 0
         words[mirrored] = block[self.program.const_param[mirrored] // 4]
         return np.repeat(words, 32).astype(np.uint32)
+
+
+def _integer(kind: np.dtype[Any], arg: Any) -> bytes:
+    """A whole number in two's complement; unsigned types take negative ones down to those of their width."""
+    value, bits = int(arg), 8 * kind.itemsize
+    if value != arg or not -(1 << bits - 1) <= value < 1 << bits - (kind.kind == "i"):
+        raise OverflowError
+    return (value & (1 << bits) - 1).to_bytes(kind.itemsize, "little")
 
 
 def _as_array(arg: Any) -> np.ndarray:

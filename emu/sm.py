@@ -21,6 +21,7 @@ from emu.state import (
     HOT,
     JOB,
     JOBS,
+    LIMIT,
     NEVER,
     PIPES,
     QUANTUM,
@@ -130,20 +131,20 @@ class StreamingMultiprocessor:
             self.jobs["staging_at"][k] = self.staging.ctypes.data + k * shape.shared_cta
 
     def run(self, cta_ids: Sequence[int], max_cycles: int) -> int:
-        """Execute CTAs in order; returns the status (FINISHED, DEADLOCK, FAULT, or QUANTUM at `max_cycles`)."""
+        """Execute CTAs in order; returns the status (FINISHED, DEADLOCK, FAULT, or LIMIT at `max_cycles`)."""
         ids = np.asarray(cta_ids, np.int32)
         S = self.sm[0]
         S["cta_ids_at"], S["ctas_left"] = ids.ctypes.data, len(ids)
         run = core()
-        while True:
-            S["status"] = RUNNING
+        while S["status"] in (RUNNING, QUANTUM):
+            # At the limit the core only charges what the warps that are cut off have waited.
+            S["status"] = RUNNING if S["now"] < max_cycles else LIMIT
             S["limit"] = min(int(S["now"]) + QUANTUM_CYCLES, max_cycles)
             begin = time.perf_counter()
             run(self.sm[0], self.config[0])
             self.host_seconds += time.perf_counter() - begin
             self._collect()
-            if S["status"] != QUANTUM or int(S["now"]) >= max_cycles:
-                return int(S["status"])
+        return int(S["status"])
 
     def shed(self) -> StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""

@@ -37,7 +37,8 @@ class Assembly:
         if name is None and len(self.programs) == 1:
             return next(iter(self.programs.values()))
         if name not in self.programs:
-            raise KeyError(f"name one of the kernels {', '.join(self.programs)} {nearest(name or '', self.programs)}")
+            names = [kernel.name for kernel in self.module.kernels]
+            raise KeyError(f"name one of the kernels {', '.join(names)} {nearest(name or '', names)}".rstrip())
         return self.programs[name]
 
 

@@ -44,8 +44,8 @@ class Layout:
         return self._ends["local"]
 
     def in_space(self, *spaces: str) -> dict[str, int]:
-        """Addresses of the module's variables in some state spaces."""
-        return {s.name: s.address for s in self.symbols.values() if s.space in spaces}
+        """Addresses of the variables in some state spaces, the kernel's own included."""
+        return {s.name: s.address for s in self._placed.values() if s.space in spaces}
 
     def place(self, decl: VarDecl) -> Symbol:
         """The address of a variable of the module or of the kernel's body."""

@@ -211,7 +211,7 @@ def test_bulk_groups(ptx: Any) -> None:
     mov.u32 %r1, area; mov.u32 %r2, 7; .for i in (0, 32) { st.shared.u32 [%r1 + 4*i], %r2; }
     fence.proxy.async.shared::cta; mov.u32 %r10, 0;
     .macro store(row) { mov.u32 %r11, row; tma.store.2d [%map, {%r10, %r11}], [%r1]; }
-    .macro look(k) { .for i in (0, 4) { ld.global.u32 %r{14+i}, [%array + 32*i]; } st.global.v4.u32 [%out + 16*k], {%r14, %r15, %r16, %r17}; }
+    .macro look(k) { .for i in (0, 4) { ld.global.u32 %r{17-i}, [%array + 96 - 32*i]; } st.global.v4.u32 [%out + 16*k], {%r14, %r15, %r16, %r17}; }
     mov.u32 %r0, %tid.x; setp.ne.u32 %p1, %r0, 0; @%p1 exit;
     store(0); cp.async.bulk.commit_group; store(1); cp.async.bulk.commit_group; store(2); cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 2; look(0); store(3); cp.async.bulk.wait_group 0; look(1);

@@ -1,0 +1,113 @@
+"""Deadlocks in words: which warps, which barrier, what is missing.  (Faults: the tests of the units.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.explain import FAULTS
+from emu.units import common
+from programs.tensormap import TensorMap
+
+SHARED = ".shared .align 128 .b8 box[1024]; .shared .align 8 .b64 full[2];"
+INIT = """mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [full], 2;
+    @%p1 mbarrier.init.shared.b64 [full + 8], 1; bar.sync 0;"""
+
+
+def stuck(ptx: Any, body: str, *args: Any, **options: Any) -> Any:
+    result = ptx.run(body, *args, shared=SHARED, **({"block": 64} | options))
+    assert result.deadlock is not None and result.exit_code() == 3 and not [f for f in result.findings if f.severity != "info"]
+    return result.deadlock
+
+
+def test_a_skipped_arrival(ptx: Any) -> None:
+    """One of two arrivals is missing in the second phase: the barrier by name, its parity, what is pending."""
+    body = f"""{INIT} setp.eq.u32 %p2, %r0, 0;
+        @%p2 mbarrier.arrive.shared.b64 _, [full]; @%p2 mbarrier.arrive.shared.b64 _, [full];
+        mbarrier.wait [full], 0;
+        @%p2 mbarrier.arrive.shared.b64 _, [full];
+        .role "consumer"
+        mbarrier.wait [full], 1;"""
+    deadlock = stuck(ptx, body)
+    assert deadlock.cycle < 10_000 and "2 warps" in deadlock.message
+    assert [(w.cta, w.warp, w.role) for w in deadlock.warps] == [(0, 0, "consumer"), (0, 1, "consumer")]
+    for warp in deadlock.warps:
+        assert "(full)" in warp.waits_for and "parity 1, current parity 1" in warp.waits_for and "1 of 2 arrivals" in warp.waits_for
+        assert "mbarrier" in warp.instruction and warp.location.startswith("<text>:")
+
+
+@pytest.mark.parametrize(("expected", "words"), [(2048, "pending: 1024 bytes"), (512, "expect_tx for 512 bytes that came unannounced")])
+def test_wrong_bytes(ptx: Any, expected: int, words: str) -> None:
+    body = f"""{INIT} setp.ne.u32 %p2, %r0, 0; @%p2 bra WAIT; mov.u32 %r2, 0; mov.u32 %r3, box;
+        mbarrier.arrive.expect_tx.shared.b64 _, [full + 8], {expected}; tma.load.2d [%r3], [%map, {{%r2, %r2}}], [full + 8];
+        WAIT: mbarrier.wait [full + 8], 0;"""
+    deadlock = stuck(ptx, body, "tensormap map", [TensorMap(np.zeros((8, 32), np.uint32), (32, 8), 0)])
+    assert len(deadlock.warps) == 2 and all("(full + 8)" in w.waits_for and words in w.waits_for for w in deadlock.warps)
+
+
+def test_wait_by_state_and_by_one_lane(ptx: Any) -> None:
+    body = f"""{INIT} setp.ne.u32 %p2, %r0, 0; @%p2 bra REST; mbarrier.arrive.shared.b64 %d1, [full];
+        AGAIN: mbarrier.try_wait.shared.b64 %p3, [full], %d1; @!%p3 bra AGAIN; REST: bar.sync 0;"""
+    deadlock = stuck(ptx, body)
+    assert {w.waits_for.split(":")[0].split(" ")[0] for w in deadlock.warps} == {"mbarrier", "barrier"}
+
+
+def test_a_named_barrier_with_a_wrong_count(ptx: Any) -> None:
+    deadlock = stuck(ptx, f"{INIT} bar.sync 3, 96;", block=96 + 32)
+    assert [w.waits_for for w in deadlock.warps] == ["barrier 3: 32 of 96 threads have arrived, 64 are missing"]
+    assert deadlock.warps[0].instruction.endswith("bar.sync 3, 96;")
+
+
+def test_registers_that_nobody_gives(ptx: Any) -> None:
+    deadlock = stuck(ptx, f"{INIT} setmaxnreg.inc.sync.aligned.u32 240;", block=128, directives=".maxnreg 128")
+    assert {w.waits_for for w in deadlock.warps} == {"setmaxnreg.inc: needs 3584 registers, the CTA's pool has 0"}
+    assert all("setmaxnreg" in w.instruction for w in deadlock.warps)
+
+
+def test_a_warpgroup_that_never_meets(ptx: Any) -> None:
+    deadlock = stuck(ptx, f"{INIT} setp.lt.u32 %p2, %r0, 32; @%p2 exit; wgmma.fence.sync.aligned;", block=128)
+    assert {w.waits_for for w in deadlock.warps} == {"wgmma.fence: 3 of the warpgroup's 4 warps are here"}
+
+
+def test_a_wgmma_that_one_warp_leaves_out(ptx: Any) -> None:
+    body = f"""{INIT} mov.u64 %d1, 0x1000080040; wgmma.fence.sync.aligned; setp.lt.u32 %p2, %r0, 32; @%p2 bra SKIP;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %d1, %d1, 1, 1, 1, 0, 0;
+        SKIP: wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+    deadlock = stuck(ptx, body, block=128)
+    assert [w.warp for w in deadlock.warps] == [1, 2, 3]
+    assert {w.waits_for for w in deadlock.warps} == {"wgmma: the next one has been issued by 3 of the warpgroup's 4 warps"}
+
+
+def test_stalls_go_on_until_the_deadlock(ptx: Any) -> None:
+    """Parked warps are charged to the end."""
+    result = ptx.run(f"{INIT} bar.sync 3, 96;", shared=SHARED, block=128)
+    rows = result.stalls["main"]
+    assert result.deadlock is not None and rows["barrier"] > 0
+    assert 3 * result.cycles < sum(rows.values()) <= 4 * result.cycles
+
+
+def test_endless_loops_are_no_deadlock(ptx: Any) -> None:
+    """A spin on memory and a spin on test_wait run into the limit, with exit code 5."""
+    for body in ("AGAIN: ld.shared.u32 %r2, [box]; setp.eq.u32 %p2, %r2, 0; @%p2 bra AGAIN;",
+                 "AGAIN: mbarrier.test_wait.parity.shared.b64 %p2, [full], 0; @!%p2 bra AGAIN;"):  # fmt: skip
+        result = ptx.run(INIT + body, shared=SHARED, block=64, max_cycles=20_000)
+        assert result.exit_code() == 5 and result.cycles == 20_000
+        assert sum(result.stalls["main"].values()) == 2 * 20_000
+        assert "2 warps were still running" in result.findings[-1].message
+
+
+def test_every_fault_has_words() -> None:
+    kinds = {value for name, value in vars(common).items() if name.startswith("F_")} - {common.F_NONE}
+    assert kinds == set(FAULTS)
+    assert len({rule for rule, _, _ in FAULTS.values()}) == len(FAULTS)
+    for _, message, _ in FAULTS.values():
+        assert "{" not in message.format(address=1, aux=2, where="x")
+
+
+def test_the_first_fault_counts(ptx: Any) -> None:
+    """Two warps fail at different times; CTA, warp and cycle of the earlier one are reported."""
+    body = "mov.u32 %r0, %tid.x; setp.lt.u32 %p1, %r0, 32; @%p1 nanosleep.u32 5000; mov.u32 %r1, %ctaid.x; setp.ne.u32 %p2, %r1, 2; @%p2 nanosleep.u32 9000; trap;"
+    result = ptx.run(body, block=64, grid=3)
+    assert "CTA 2, warp 1, lane 0" in result.findings[0].message and result.cycles < 5000

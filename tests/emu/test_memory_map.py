@@ -1,0 +1,91 @@
+"""Arguments in emulated memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from emu.memory_map import ALIGN, LaunchError, MemoryMap
+from programs.tensormap import TensorMap
+
+
+def bound(ptx: Any, params: str, *args: Any) -> MemoryMap:
+    memory = MemoryMap(ptx.assemble("", params).program)
+    memory.bind(args)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "data"),
+    [
+        ("u8", 255, b"\xff"), ("s8", -1, b"\xff"), ("u16", 65535, b"\xff\xff"), ("s16", -2, b"\xfe\xff"), ("u32", 2**32 - 1, b"\xff" * 4),
+        ("s32", -(2**31), b"\0\0\0\x80"), ("u64", 2**64 - 1, b"\xff" * 8), ("s64", -1, b"\xff" * 8), ("b32", 7, b"\7\0\0\0"), ("u32", -1, b"\xff" * 4),
+        ("u64", -2, b"\xfe" + b"\xff" * 7), ("b64", -1, b"\xff" * 8), ("f32", 1, b"\0\0\x80\x3f"), ("f64", 0.5, b"\0" * 6 + b"\xe0\x3f"), ("u32", np.uint8(9), b"\x09\0\0\0"),
+        ("f32", np.float16(2), b"\0\0\0\x40"), ("u32", True, b"\1\0\0\0"), ("s32", 7.0, b"\7\0\0\0"),
+    ],
+)  # fmt: skip
+def test_scalars(ptx: Any, kind: str, value: Any, data: bytes) -> None:
+    memory = bound(ptx, f"{kind} a", value)
+    assert memory.params.tobytes()[: len(data)] == data
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("u8", 256), ("s8", 128), ("s8", -129), ("u32", 2**32), ("s32", 2**31), ("u64", 2**64), ("u32", -(2**32)), ("u32", "x"), ("u32", None), ("u32", 1.5), ("f32", "pi"), ("s64", 2**63)],
+)
+def test_scalars_that_do_not_fit(ptx: Any, kind: str, value: Any) -> None:
+    with pytest.raises(LaunchError, match=r"a is a \.|cannot be given"):
+        bound(ptx, f"{kind} a", value)
+
+
+def test_wrong_arguments(ptx: Any) -> None:
+    array = np.zeros(4, np.float32)
+    for params, args, words in [
+        ("u64 a, u32 n", (array,), "takes 2 arguments"),
+        ("u32 n", (array,), "an array needs 8"),
+        ("u64 a", (TensorMap(array, (4,), 0),), "a tensor map has 128"),
+        ("u64 a", (np.zeros((4, 4))[:, ::2],), "C-contiguous"),
+        ("tensormap a", (3,), "cannot be given as int"),
+    ]:
+        with pytest.raises(LaunchError, match=words):
+            bound(ptx, params, *args)
+
+
+def test_arrays_lie_apart_and_the_same_array_lies_once(ptx: Any) -> None:
+    a, b = np.zeros(100, np.uint8), np.zeros((3, 5), ml_dtypes.bfloat16)
+    memory = bound(ptx, "u64 a, u64 b, u64 again, u64 part", a, b, a, a[50:])
+    first, second, third, part = (int(x) for x in memory.params[:4])
+    assert first % ALIGN == second % ALIGN == 0 and abs(second - first) >= 2 * ALIGN
+    assert third == first and part == first + 50
+    table, lines = memory.segments()
+    assert len(table) == 4 and lines >= 100 // 128 + 2
+    assert memory.describe(first + 7) == "a + 7 bytes" and "past the end of b" in memory.describe(second + 31)
+    assert "before b" in memory.describe(second - 3) and memory.describe(12) == "no array is near"
+
+
+def test_a_view_larger_than_the_first_argument(ptx: Any) -> None:
+    """A part first, the whole second: both see the same memory."""
+    whole = np.arange(64, dtype=np.uint32)
+    body = "ld.global.u32 %r1, [%whole + 128]; add.u32 %r1, %r1, 1; st.global.u32 [%part], %r1; ld.global.u32 %r2, [%whole + 128]; st.global.u32 [%whole], %r2;"
+    ptx.run(body, "u64 part, u64 whole", [whole[32:], whole], block=1)
+    assert whole[32] == whole[0] == 33
+
+
+def test_empty_and_foreign_arrays(ptx: Any) -> None:
+    class Foreign:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array, self.__array_interface__, self.ndim = array, array.__array_interface__, array.ndim
+
+    array = np.zeros(4, np.uint32)
+    result = ptx.run("mov.u32 %r1, 5; st.global.u32 [%b + 4], %r1;", "u64 a, u64 b", [np.zeros(0, np.uint8), Foreign(array)], block=1)
+    assert not result.findings and array.tolist() == [0, 5, 0, 0]
+    result = ptx.run("ld.global.u8 %r1, [%a];", "u64 a", [np.zeros(0, np.uint8)], block=1)
+    assert [f.rule for f in result.findings] == ["MEM103"]
+
+
+def test_parameters_are_read_only(ptx: Any) -> None:
+    result = ptx.run("mov.b64 %d1, n; cvta.param.u64 %d1, %d1; st.u32 [%d1], %r1;", "u32 n", [3], block=1)
+    assert [f.rule for f in result.findings] == ["MEM105"]
