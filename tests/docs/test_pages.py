@@ -60,6 +60,12 @@ def test_parameters_that_the_machine_page_names_exist() -> None:
         assert path in known, path
 
 
+def test_the_architecture_page_has_every_unit() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text[text.index("| file of `emu/units`") :]
+    assert [p.stem for p in (ROOT / "emu" / "units").glob("[a-z]*.py") if f"`{p.stem}`" not in table] == []
+
+
 def test_the_readme_is_short_and_its_blocks_are_filled() -> None:
     text = README.read_text()
     assert len(text.splitlines()) < 200
