@@ -13,6 +13,7 @@ from emu.collect import collect
 from emu.link import link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
+from emu.order import scheduling
 from emu.result import Result
 from emu.sm import Shape, StreamingMultiprocessor, occupancy, shared_window
 from emu.state import FINISHED
@@ -36,18 +37,22 @@ def load(
     text: str | None = None,
     defines: Mapping[str, int | float | str] | None = None,
     kernel: str | None = None,
+    order: str | None = None,
 ) -> Kernel:
     """Assemble a `.mptx`/`.ptx` file, a shipped program's name, or `text`.
 
-    `defines` override the program's `.define`s; `kernel` chooses an entry.  Raises AssemblyError with
-    every finding, UnsupportedError for instructions that are not implemented.
+    `defines` override the program's `.define`s; `kernel` chooses an entry.  `order` is "source" (operations run
+    as written) or "scheduled" (as `ptxas` would order them); by default `.ptx` files are scheduled, all else
+    is not.  Raises AssemblyError with every finding, UnsupportedError for instructions that are not
+    implemented, ValueError for another order.
     """
     if text is None and isinstance(source, str) and not Path(source).exists():
         import programs
 
         if source in programs.names():
             source = programs.find(source).from_options().kernel_path
-    assembly = assemble(source, text=text, defines=dict(defines or {}), kernel=kernel)
+    weights = scheduling(order, source)
+    assembly = assemble(source, text=text, defines=dict(defines or {}), kernel=kernel, order=weights)
     return Kernel(assembly.program(kernel), assembly)
 
 

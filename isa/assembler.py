@@ -18,8 +18,10 @@ from isa.layout import Layout
 from isa.lowering import Lowering
 from isa.program import Program
 from isa.registers import PREDICATES, allocate
+from isa.schedule import Weights, schedule
 from isa.simplify import simplify
 from isa.syntax import Kernel, Module, Pos
+from isa.tidy import tidy
 from isa.uniform import move_uniform
 
 Define = int | float | str
@@ -67,11 +69,13 @@ def assemble(
     text: str | None = None,
     defines: dict[str, Define] | None = None,
     kernel: str | None = None,
+    order: Weights | None = None,
 ) -> Assembly:
     """Assemble a file, or `text` (then `source` only names it in messages).
 
-    `kernel` restricts the work to one entry.  Raises AssemblyError with every finding of the module,
-    UnsupportedError when all that is wrong are instructions that are not implemented.
+    `kernel` restricts the work to one entry.  Operations stand in the order of the source, or are
+    scheduled for the timing classes in `order` (`isa.schedule`).  Raises AssemblyError with every
+    finding of the module, UnsupportedError when all that is wrong are instructions that are not implemented.
     """
     registry.load()
     path = Path(source) if source is not None else Path("<text>")
@@ -83,7 +87,7 @@ def assemble(
     for entry in module.kernels:
         if kernel is None or entry.name == kernel:
             try:
-                programs[entry.name] = _kernel(module, entry, sources)
+                programs[entry.name] = _kernel(module, entry, sources, order)
             except AssemblyError as error:
                 errors.append(error)
     if errors:
@@ -93,11 +97,14 @@ def assemble(
     return Assembly(module, programs)
 
 
-def _kernel(module: Module, kernel: Kernel, sources: _Sources) -> Program:
+def _kernel(module: Module, kernel: Kernel, sources: _Sources, order: Weights | None) -> Program:
     layout = Layout(module, kernel)
     code = Lowering(kernel, target(module.target), layout, sources.line).run()
     simplify(code)
     move_uniform(code)
+    if order is not None:
+        tidy(code)
+        schedule(code, order)
     allocation, g = allocate(code)
     files = dict.fromkeys(op.pos.file for op in code.ops)
     program = encode(code, g, allocation, layout, {f: sources.of(f) for f in files})

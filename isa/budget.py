@@ -6,13 +6,21 @@ import math
 
 from isa.cfg import Graph, immediate_dominators, reverse_postorder
 from isa.liveness import Liveness, walk
-from isa.lowering import MicroOp
+from isa.lowering import Code, MicroOp
 from isa.program import Program
 
 REGISTER_FILE = 65536  # 32-bit registers an SM (PTX ISA: compute capability 8.0 and later)
 MAX_REGISTERS = 255  # a thread, by the encoding of instructions
 ENTRY = 0  # the part of a kernel that no setmaxnreg dominates
 COUNT = 0xFFFFFFFF  # the register count in the immediate of setmaxnreg
+
+
+def part_caps(code: Code, g: Graph) -> list[int]:
+    """Registers a thread that each operation may count on."""
+    limits = dict(code.kernel.performance)
+    threads = math.prod(limits.get("reqntid", limits.get("maxntid", (1,)))) * max(1, *limits.get("minnctapersm", (1,)))
+    entry = min(limits.get("maxnreg", (MAX_REGISTERS,))[0], REGISTER_FILE // threads // 8 * 8, MAX_REGISTERS)
+    return [entry if cap == ENTRY else min(cap, MAX_REGISTERS) for cap in _caps(code.ops, g)]
 
 
 def live_under(ops: list[MicroOp], g: Graph, live: Liveness) -> dict[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,16 @@ class Code:
     ops: list[MicroOp] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # unique label -> index of the next operation
     registers: int = 0  # virtual register ids are below this
+
+    def drop(self, gone: Collection[int]) -> None:
+        """Remove operations by index."""
+        moved, kept = [], 0
+        for i in range(len(self.ops)):
+            moved.append(kept)
+            kept += i not in gone
+        moved.append(kept)
+        self.labels = {name: moved[i] for name, i in self.labels.items()}
+        self.ops = [op for i, op in enumerate(self.ops) if i not in gone]
 
 
 class Scope:

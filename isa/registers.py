@@ -68,7 +68,7 @@ def _interference(ops: list[MicroOp], g: Graph, live: Liveness) -> tuple[list[in
     """
     clash = [0] * len(live.numbers)
     predicates = 0
-    for w in _predicate_words(ops):
+    for w in predicate_words(ops):
         predicates |= 1 << live.numbers[w]
     pressure = 0
     for b in range(g.count):
@@ -87,7 +87,8 @@ def _interference(ops: list[MicroOp], g: Graph, live: Liveness) -> tuple[list[in
     return clash, pressure
 
 
-def _predicate_words(ops: list[MicroOp]) -> set[int]:
+def predicate_words(ops: list[MicroOp]) -> set[int]:
+    """Words of predicate registers."""
     found: set[int] = set()
     for op in ops:
         for letter, value in zip(op.micro.results, op.results, strict=True):
@@ -116,7 +117,7 @@ def _wholes(ops: list[MicroOp]) -> set[int]:
 
 def _clusters(ops: list[MicroOp], live: Liveness, clash: list[int]) -> dict[int, tuple[_Cluster, int]]:
     """word -> (its cluster, its column), before coalescing."""
-    predicates, wholes = _predicate_words(ops), _wholes(ops)
+    predicates, wholes = predicate_words(ops), _wholes(ops)
     where: dict[int, tuple[_Cluster, int]] = {}
     for w, bit in live.numbers.items():
         low = w & ~1
@@ -239,15 +240,7 @@ def _assign(order: list[_Cluster]) -> dict[_Cluster, int]:
 
 def _drop_copies(code: Code, allocation: Allocation) -> None:
     """Remove copies whose two sides share their rows."""
-    kept: list[MicroOp] = []
-    moved: list[int] = []
-    for op in code.ops:
-        moved.append(len(kept))
-        if not _is_nothing(op, allocation.row):
-            kept.append(op)
-    moved.append(len(kept))
-    code.labels = {name: moved[i] for name, i in code.labels.items()}
-    code.ops = kept
+    code.drop({i for i, op in enumerate(code.ops) if _is_nothing(op, allocation.row)})
 
 
 def _is_nothing(op: MicroOp, row: dict[int, int]) -> bool:

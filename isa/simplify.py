@@ -86,7 +86,7 @@ class _Simplifier:
                     self._visit(i)
             changed = len(self.value) != known
         self._drop_unused()
-        self._compact()
+        self.code.drop(self.gone)
 
     def _visit(self, i: int) -> None:
         op = self.code.ops[i]
@@ -184,15 +184,6 @@ class _Simplifier:
                 changed = True
                 for w in _reads(op):
                     uses[w] -= 1
-
-    def _compact(self) -> None:
-        moved, kept = [], 0
-        for i in range(len(self.code.ops)):
-            moved.append(kept)
-            kept += i not in self.gone
-        moved.append(kept)
-        self.code.labels = {name: moved[i] for name, i in self.code.labels.items()}
-        self.code.ops = [op for i, op in enumerate(self.code.ops) if i not in self.gone]
 
 
 def _reads(op: MicroOp) -> tuple[int, ...]:

@@ -6,8 +6,9 @@ from collections import Counter
 
 import rich_click as click
 
-from emu.commands.common import define_option, machine_option, read_defines, read_source
+from emu.commands.common import define_option, machine_option, order_option, read_defines, read_source
 from emu.machine import Machine, load_machine
+from emu.order import scheduling
 from emu.views.text import count, render, table
 from isa.assembler import assemble
 from isa.listing import listing
@@ -18,11 +19,13 @@ from isa.program import Program
 @click.argument("file")
 @define_option
 @machine_option
-def command(file: str, defines: tuple[str, ...], machine: str) -> int:
+@order_option
+def command(file: str, defines: tuple[str, ...], machine: str, order: str | None) -> int:
     """Assemble FILE (`-`: stdin) and print resources, micro-operations and counts per pipe."""
     name, text = read_source(file)
     pipes = load_machine(machine)
-    for program in assemble(name, text=text, defines=read_defines(defines)).programs.values():
+    weights = scheduling(order, name)
+    for program in assemble(name, text=text, defines=read_defines(defines), order=weights).programs.values():
         click.echo(listing(program))
         click.echo()
         click.echo(pipe_counts(program, pipes))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from emu.order import ORDERS
 from isa.expand import read_constant
 
 Define = int | float | str
@@ -17,6 +18,11 @@ define_option = click.option(
 )
 machine_option = click.option(
     "--machine", metavar="NAME|FILE", default="h200", show_default=True, help="Machine name or TOML file."
+)
+order_option = click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    help="Operations as written, or as ptxas would order them (the default for .ptx files).",
 )
 set_option = click.option(
     "--set", "overrides", metavar="PATH=NUMBER", multiple=True, help="What-if: change a machine parameter (repeatable)."

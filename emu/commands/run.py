@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import rich_click as click
 
 import programs
-from emu.commands.common import Define, define_option, machine_option, read_defines, read_source, set_option
+from emu.commands.common import (
+    Define,
+    define_option,
+    machine_option,
+    order_option,
+    read_defines,
+    read_source,
+    set_option,
+)
 from emu.machine import Machine, load_machine
 from emu.result import Result
 from isa.errors import nearest
@@ -60,6 +68,7 @@ def shape_options(command: Any) -> Any:
 @click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
 @click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
+@order_option
 @click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument, as above.")
 @click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors instead of random ones.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
@@ -106,7 +115,7 @@ def run_program(
     """A shipped program; its problem judges the options."""
     from emu.solve import solve
 
-    alien = [option for option in ("grid", "block", "shared", "specs") if option in given]
+    alien = [option for option in ("grid", "block", "shared", "order", "specs") if option in given]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('specs', 'arg')} is for files; {name} launches itself")
     try:
@@ -146,7 +155,7 @@ def run_file(
         raise click.UsageError("give --grid")
     grid = extent("--grid", given["grid"])
     name, text = read_source(file)
-    kernel = load(name, text=text, defines=defines)
+    kernel = load(name, text=text, defines=defines, order=given.get("order"))
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
         raise click.UsageError("give --block: the kernel has no .reqntid")

@@ -1,6 +1,6 @@
 """Composite kernels: compiled PTX with recorded H200 cycles, on the emulator.
 
-    python -m tools.calibrate.composites [--only pipe] [--machine h200]
+    python -m tools.calibrate.composites [--only pipe] [--machine h200] [--order source]
 
 The kernels and their recordings are in `tests/golden/composites`; they check the model, nothing is
 fitted to them.  `per turn` compares the cost of one iteration: the difference of the long and the short run.
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import emu
+from emu.order import ORDERS
 from isa.errors import AssemblyError
 
 FOLDER = Path(__file__).parents[2] / "tests" / "golden" / "composites"
@@ -63,13 +64,13 @@ def recorded() -> list[Composite]:
         return [_configuration(r["name"], r["params"], float(r["value"])) for r in rows]
 
 
-def cycles(composite: Composite, machine: str = "h200") -> int:
+def cycles(composite: Composite, machine: str = "h200", order: str = "scheduled") -> int:
     """Run it; cycles between the first start clock and the last consumer's end clock.
 
     Raises AssemblyError when it uses instructions that are not implemented, RuntimeError when the run
     does not end well.
     """
-    kernel = emu.load(FOLDER / f"{composite.file}.ptx")
+    kernel = emu.load(FOLDER / f"{composite.file}.ptx", order=order)
     clocks = np.zeros((composite.warps, 2), np.uint32)
     sink = np.zeros(4, np.float32)
     args: list[object] = [clocks]
@@ -95,12 +96,12 @@ def cycles(composite: Composite, machine: str = "h200") -> int:
     return int(clocks[: composite.consumers, 1].max()) - int(clocks[:, 0].min())
 
 
-def compare(only: str, machine: str) -> Iterator[tuple[Composite, int | str]]:
+def compare(only: str, machine: str, order: str) -> Iterator[tuple[Composite, int | str]]:
     """Every configuration with its cycles, or why it did not run."""
     for composite in recorded():
         if only in f"{composite.name} {composite.params}":
             try:
-                yield composite, cycles(composite, machine)
+                yield composite, cycles(composite, machine, order)
             except (AssemblyError, RuntimeError, emu.LaunchError) as error:
                 yield composite, " ".join(str(error).split())[:120]
 
@@ -128,8 +129,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="configurations whose name and parameters contain this")
     parser.add_argument("--machine", default="h200")
+    parser.add_argument("--order", choices=ORDERS, help="default: both")
     args = parser.parse_args(argv)
-    print(report(list(compare(args.only, args.machine))))
+    for order in (args.order,) if args.order else ORDERS:
+        print(f"{order} order\n{report(list(compare(args.only, args.machine, order)))}")
 
 
 if __name__ == "__main__":

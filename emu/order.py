@@ -1,0 +1,26 @@
+"""In which order a source's operations run: as written, or as `ptxas` would order them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from emu.machine import Timing, load_machine
+
+ORDERS = ("source", "scheduled")
+MACHINE = "h200"
+
+
+def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Timing] | None:
+    """The timing classes to schedule `source` for (see `isa.schedule`), None to leave it as it is written.
+
+    `order` is one of `ORDERS`; None stands for "scheduled" for a `.ptx` file, which a compiler wrote
+    and leaves to `ptxas`, and for "source" for all else.  The numbers are always those of one machine:
+    `ptxas` knows targets, not chips, and a kernel is loaded before its machine is chosen.  ValueError
+    for other orders.
+    """
+    if order is None:
+        order = "scheduled" if source is not None and Path(source).suffix == ".ptx" else "source"
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}, expected one of {', '.join(ORDERS)}")
+    return load_machine(MACHINE).timing if order == "scheduled" else None
