@@ -11,13 +11,15 @@ from isa.lowering import MicroOp
 class Graph:
     """Basic blocks: operations `starts[b]` up to `starts[b + 1]`, edges, and the block of each operation.
 
-    `exits[b]` says that some lanes may leave the kernel at the end of block b.
+    `exits[b]` says that some lanes may leave the kernel at the end of block b, `collective[b]` that an
+    operation of the block needs the warp's lanes together.
     """
 
     starts: list[int]
     successors: list[list[int]]
     predecessors: list[list[int]]
     exits: list[bool]
+    collective: list[bool]
     block_of: list[int]
 
     @property
@@ -57,7 +59,8 @@ def graph(ops: list[MicroOp], labels: dict[str, int]) -> Graph:
     for b, out in enumerate(successors):
         for s in out:
             predecessors[s].append(b)
-    return Graph(starts, successors, predecessors, exits, block_of)
+    collective = [any("collective" in op.micro.flags for op in ops[starts[b] : starts[b + 1]]) for b in range(count)]
+    return Graph(starts, successors, predecessors, exits, collective, block_of)
 
 
 def _ends_block(op: MicroOp) -> bool:
@@ -126,14 +129,25 @@ def dominates(idom: list[int], a: int, b: int) -> bool:
 
 
 def reconvergence(g: Graph) -> list[int]:
-    """For each block the first operation of its immediate post-dominator, -1 when that is the exit.
+    """For each block the operation at which lanes that part at its end meet again, -1: nowhere.
 
-    Lanes that part at a block's end meet again there.  A guarded exit does not count as a way out: the
-    lanes that take it are gone, and the others still meet.
+    That is the start of the immediate post-dominator.  A guarded exit does not count as a way out: the
+    lanes that take it are gone, and the others still meet.  When paths meet only at the exit and one
+    needs nobody on its way there, the other starts when it has ended: `if (..) return; barrier`.
     """
     exit_node = g.count
     ends = [b for b in range(g.count) if not g.successors[b]]
     back: list[list[int]] = [list(p) for p in g.predecessors] + [ends]
     forward = [list(s) or [exit_node] for s in g.successors] + [[]]
     ipdom = dominators(back, forward, exit_node)
-    return [-1 if p < 0 or p == exit_node else g.starts[p] for p in ipdom[: g.count]]
+    return [_after_leaving(g, b) if p < 0 or p == exit_node else g.starts[p] for b, p in enumerate(ipdom[: g.count])]
+
+
+def _after_leaving(g: Graph, block: int) -> int:
+    """Where the other path starts, when one leaves without it and without collective operations; else -1."""
+    ways = g.successors[block]
+    for side, other in (ways, ways[::-1]) if len(ways) == 2 else ():
+        reached = reverse_postorder(g.successors, side)
+        if other not in reached and not any(g.collective[b] for b in reached):
+            return g.starts[other]
+    return -1

@@ -62,7 +62,12 @@ def test_loop_meets_at_its_exit():
 
 
 def test_branches_that_only_meet_at_the_exit():
+    """A path that leaves on its own goes first; two paths that need the warp do not wait for each other."""
     g = graph([op("BRA", "x", P), op("EXIT"), op("EXIT")], {"x": 2})
+    assert reconvergence(g)[0] == 1
+    g = graph([op("BRA", "x", P), op("EXIT"), op("BAR.SYNC"), op("EXIT")], {"x": 2})
+    assert g.collective == [False, False, True] and reconvergence(g)[0] == 2
+    g = graph([op("BRA", "x", P), op("BAR.SYNC"), op("EXIT"), op("BAR.SYNC"), op("EXIT")], {"x": 3})
     assert reconvergence(g)[0] == -1
 
 

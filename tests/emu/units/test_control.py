@@ -130,6 +130,15 @@ def test_paths_join_at_the_post_dominator(ptx: Any) -> None:
     assert set(masks(ptx, leave)) == {0x3FFFFFFF, 0}
 
 
+@pytest.mark.parametrize("sense", ["lt", "ge"])
+def test_lanes_that_return_early_do_not_hold_up_the_others(ptx: Any, sense: str) -> None:
+    """`if (..) return; barrier`, with either side of the branch leaving."""
+    leave, stay = "mov.u32 %r1, 7; st.global.u32 [%d0], %r1; exit;", "bar.sync 0; activemask.b32 %r1;"
+    sides = f"{leave} ON: {stay}" if sense == "lt" else f"bra ON; OFF: {leave} ON: {stay}"
+    body = f"setp.{sense}.u32 %p1, %r0, 9; @%p1 bra {'ON' if sense == 'lt' else 'OFF'}; {sides}"
+    assert masks(ptx, body).tolist() == [0x1FF] * 9 + [7] * 23
+
+
 def test_inside_a_branch_only_its_lanes_are_active(ptx: Any) -> None:
     body = "setp.lt.u32 %p1, %r0, 5; @%p1 bra A; activemask.b32 %r1; bra B; A: activemask.b32 %r1; B:"
     assert masks(ptx, body).tolist() == [31] * 5 + [0xFFFFFFE0] * 27
