@@ -14,17 +14,17 @@ import numpy as np
 from emu.machine import Machine
 
 FIELDS = (
-    "clock_mhz", "nanosleep_min",
+    "clock_mhz", "nanosleep_min", "fence_port_cy256",
     "bar_hop_cy", "bar_serve_cy", "bar_open_cy",
     "setmaxnreg_inc_cy", "setmaxnreg_dec_cy", "setmaxnreg_wake_cy",
-    "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "try_wait_limit_cy",
+    "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "mbar_poll_cy", "try_wait_limit_cy",
     "l2_kb_cy256", "l2_latency_cy", "hbm_kb_cy256", "hbm_latency_cy",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
     "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256",
-    "mma_queue", "mma_queue_min", "mma_issue_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
-    "mma_fence_cy", "mma_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
+    "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
+    "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
-    "return_cy256", "return_mma_cy256", "mio_queue_cy", "wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
+    "return_cy256", "return_mma_cy256", "mio_queue_cy", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
 KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
@@ -37,9 +37,12 @@ def configure(machine: Machine) -> Any:
     issue_share = v("unit.tensor.other_issue_per_cy")
     operand_rate = v("unit.tensor.operand_b_per_cy")
     wake = v("unit.mbarrier.wake_cy")
+    start = v("unit.tensor.start_cy")
+    outside = start + v("timing.clock.stall") + v("timing.wgmma_wait.stall")
     values: dict[str, float] = {
         "clock_mhz": v("clock.boost_mhz"),
         "nanosleep_min": v("timing.nanosleep.latency"),
+        "fence_port_cy256": 256 * v("unit.fence.port_cy"),
         "bar_hop_cy": v("unit.barrier.hop_cy") - v("unit.barrier.base_cy") - v("unit.barrier.warp_cy"),
         "bar_serve_cy": v("unit.barrier.warp_cy"),
         "bar_open_cy": v("unit.barrier.base_cy"),
@@ -50,6 +53,7 @@ def configure(machine: Machine) -> Any:
         "mbar_serve_cy": v("unit.mbarrier.arrive_port_cy"),
         "mbar_wake_cy": wake,
         "mbar_wake_next_cy": v("unit.mbarrier.wake_next_cy"),
+        "mbar_poll_cy": v("unit.mbarrier.poll_cy"),
         "try_wait_limit_cy": v("unit.mbarrier.suspend_cy"),
         "l2_kb_cy256": KB / v("unit.l2.sm_b_per_cy"),
         "l2_latency_cy": v("unit.l2.hit_cy"),
@@ -67,20 +71,20 @@ def configure(machine: Machine) -> Any:
         "bulk_wake_cy": v("timing.bulk_wait.latency"),
         "fill_share256": 256 * v("unit.smem.store_share"),
         "mma_queue": v("unit.tensor.queue"),
-        "mma_queue_min": 2,
-        "mma_issue_cy": 0,
+        "mma_start_cy": start,
         "mma_spacing_min": v("unit.tensor.issue_least_cy"),
         "mma_spacing_less": v("unit.tensor.issue_free_columns"),
         "mma_spacing_per": v("unit.tensor.issue_columns_per_cy"),
         "mma_fence_cy": v("timing.wgmma_fence.stall"),
         "mma_commit_cy": v("timing.wgmma_commit.stall"),
+        "mma_rs_commit_cy": v("unit.tensor.rs_commit_cy"),
         "mma_wake_cy": v("timing.wgmma_wait.stall"),
         "mma_column_cy256": 256 / v("unit.tensor.columns_per_cy"),
         "mma_b_port_cy256": 256 * WGMMA_K_BYTES / operand_rate,
         "mma_a_port_cy": WGMMA_ROWS * WGMMA_K_BYTES / operand_rate,
         "mma_rs_min_cy": v("unit.tensor.rs_least_cy"),
-        "mma_latency_cy": v("unit.tensor.ss_latency_cy"),
-        "mma_rs_latency_cy": v("unit.tensor.rs_latency_cy"),
+        "mma_latency_cy": v("unit.tensor.ss_latency_cy") - outside,
+        "mma_rs_latency_cy": v("unit.tensor.rs_latency_cy") - outside,
         "mma_share256": 256 * (1 - issue_share),
         "grant_period_cy": 1 / issue_share,
         "stream_length": v("unit.tensor.starving_run") - 1,
@@ -88,6 +92,8 @@ def configure(machine: Machine) -> Any:
         "return_mma_cy256": 256 / v("unit.tensor.other_return_per_cy"),
         "mio_queue_cy": v("unit.smem.queue_cy"),
         "wavefront_cy": v("unit.smem.wavefront_cy"),
+        "merged_cy": (v("timing.lds128.latency") - v("timing.lds.latency")) / 3,
+        "store_wavefront_cy": v("unit.smem.store_wavefront_cy"),
         "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
         "turnaround_cy256": 256 * v("sm.turnaround_cy"),
         "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),

@@ -247,7 +247,8 @@ SM = np.dtype(
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core
         ("mma_wg", i32),  # warpgroup whose wgmma runs, -1: idle
-        ("mma_turn", i32),
+        ("mma_queued", i32),  # wgmma in the queue of all warpgroups, the running one included
+        ("mma_parked", i32),  # whether a warp waits for room in it
         ("mma_rs", i32),
         ("mma_start", i64),
         ("mma_end", i64),  # end of its pass
@@ -274,6 +275,7 @@ SM = np.dtype(
         ("hbm_free", i64),  # cycles * 256
         ("bar_free", i64),
         ("sync_free", i64),
+        ("fence_free", i64),  # cycles * 256
         # counters
         ("tensor_cycles", i64),
         ("tma_bytes", i64),

@@ -124,9 +124,13 @@ def nanosleep(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 @compiled
 def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """Fences change no value here; they hold the warp for their latency."""
+    """Fences change no value here; they hold the warp for their latency and pass one port of the SM.
+
+    A fence makes as many trips as its class has cycles of interval (fence.proxy.async: MEMBAR and FENCE.VIEW).
+    """
+    S.fence_free = max(t << 8, S.fence_free) + I.interval * C.fence_port_cy256
     W.dep_reason = I.reason
-    W.dep_ready = t + I.latency
+    W.dep_ready = max(t + I.latency, (S.fence_free + 255) >> 8)
     return DEFAULT
 
 

@@ -122,7 +122,10 @@ def answer(W: Any, I: Any, m: int, done: int) -> None:
 
 @compiled
 def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
-    """Wake the warps of a CTA that wait on cell `k`, one after the other."""
+    """Wake the warps of a CTA that wait on cell `k`, one after the other.
+
+    Diverged lanes are not suspended on silicon: they poll, and the next poll after the end of the phase sees it.
+    """
     warps = warps_of(S.warp_at, WARP_SLOTS)
     c = ctas_of(S.cta_at, S.cta_slots)[cta]
     when = t + C.mbar_wake_cy
@@ -132,9 +135,12 @@ def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
             I = instrs_of(S.instr_at, S.npc)[W.wait_pc]
             done = test(S, W, I, W.wait_mask, W.wait_state)
             answer(W, I, W.wait_mask, done)
-            if done == W.wait_mask:
+            if done == W.wait_mask and W.reason == R_LONG:
                 wake(S, W, when)
                 when += C.mbar_wake_next_cy
+            elif done == W.wait_mask:
+                polls = (t - W.park_since + C.mbar_poll_cy - 1) // C.mbar_poll_cy
+                wake(S, W, W.park_since + polls * C.mbar_poll_cy + I.latency)
 
 
 @compiled
@@ -221,6 +227,7 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             expected -= count
         settle(S, C, W.cta, k, make_word(expected, tx, pending - count, phase_of(word)), served)
     S.sync_free = served
+    S.hold = served - C.mbar_arrive_cy  # the port of all sub-partitions takes one arrival at a time
     return DEFAULT
 
 

@@ -108,14 +108,14 @@ def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
 
 
 @compiled
-def wavefronts(W: Any, row: int, offset: int, m: int, width: int) -> int:
+def wavefronts(W: Any, row: int, offset: int, m: int, width: int, store: int) -> int:
     """128-byte wavefronts of an access of `width` bytes a lane: bank conflicts (32 banks of 4 bytes).
 
     Lanes are served in groups that can fill 128 bytes (32, 16, 8 lanes for 4, 8, 16 bytes); within a
     group the ways are the most distinct words in a bank.
     """
     lanes = 32 if width <= 4 else (16 if width == 8 else 8)
-    if broadcast(W, row, m):
+    if not store and broadcast(W, row, m):
         return max(width >> 3, 1)  # measured: one wavefront for 4 and 8 bytes, two for 16
     total = 0
     for first in range(0, 32, lanes):
@@ -181,7 +181,7 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if m == 0:
         return DEFAULT
     offset, size, _, count = decode(I.imm)
-    waves = wavefronts(W, I.a, offset, m, size * count)  # a result may overwrite the addresses
+    waves = wavefronts(W, I.a, offset, m, size * count, 0)  # a result may overwrite the addresses
     for lane in range(32):
         if (m >> lane) & 1:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
@@ -189,7 +189,8 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 return DEFAULT
             move(S, W, I, host, lane, 0)
     ideal = max((size * count) // 4, 1)
-    return I.latency + port_cost(S, C, t, waves, I.nd, 0) + C.wavefront_cy * max(waves - ideal, 0)
+    beyond = C.wavefront_cy * (waves - ideal) if waves > ideal else C.merged_cy * (waves - ideal)
+    return I.latency + port_cost(S, C, t, waves, min(waves, I.nd), 0) + beyond
 
 
 @compiled
@@ -205,7 +206,7 @@ def st_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 return DEFAULT
             move(S, W, I, host, lane, 1)
             touch(S, host, size * count)
-    port_cost(S, C, t, wavefronts(W, I.a, offset, m, size * count), 0, 1)
+    port_cost(S, C, t, wavefronts(W, I.a, offset, m, size * count, 1), 0, 1)
     return DEFAULT
 
 

@@ -51,8 +51,10 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
         if free * 16 < S.mma_port_den:
             free = max(S.mma_port_den // 16, 1)
         cost = (cost * S.mma_port_den) // free
-    if store and t < S.tma_until:
-        cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
+    if store:
+        S.hold = max(S.hold, t + waves * C.store_wavefront_cy)  # data leave a sub-partition at half the port's width
+        if t < S.tma_until:
+            cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
     start = max(t << 8, S.port_free)
     S.port_free = start + cost
     S.hold = max(S.hold, (S.port_free >> 8) - C.mio_queue_cy)

@@ -1,7 +1,9 @@
 """The tensor core as wgmma uses it (PTX ISA 9.7.15; rules 1 to 4 of the H200 measurements).
 
-Each warpgroup has a queue; a wgmma enters when its four warps have issued it.  The tensor core runs
-one at a time and alternates between warpgroups after every instruction.  Read window: operands are
+One queue serves all warpgroups, first come, first served; a wgmma enters when its four warps have
+issued it and leaves when its pass through the tensor core ends.  (Recorded timelines of two
+warpgroups: the completions follow the order of issue, also where one warpgroup issued twice in a row.
+Warpgroups that find the queue full take turns, which makes them alternate.)  Read window: operands are
 read from shared memory (and, for A fragments, from registers) until completion.  Write moment: D
 appears in the registers at completion, in queue order.
 """
@@ -62,17 +64,6 @@ def from_registers(word: int) -> int:
 
 
 @compiled
-def queue_room(S: Any, C: Any, own: int) -> int:
-    """wgmma that a warpgroup may have in flight: the SM's queue is shared by the active ones (rule 3)."""
-    groups = wgroups_of(S.wg_at, WARPGROUPS)
-    active = 0
-    for k in range(WARPGROUPS):
-        if k == own or groups[k].issued > groups[k].done:
-            active += 1
-    return max(C.mma_queue // active, C.mma_queue_min)
-
-
-@compiled
 def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Put one wgmma.mma_async into the warpgroup's queue; the fourth warp makes it ready."""
     if m == 0:
@@ -80,7 +71,8 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     own = W.slot >> 2
     g = wgroups_of(S.wg_at, WARPGROUPS)[own]
     seq = W.mma_issued
-    if seq - g.done >= queue_room(S, C, own):
+    if seq == g.issued and (S.mma_queued >= C.mma_queue or seq - g.done >= RING):
+        S.mma_parked = 1
         park(S, W, BLOCK_MMA_QUEUE, R_GMMA, t)
         return RETRY
     if m != W.active or (W.active | W.exited) & 0xFFFFFFFF != 0xFFFFFFFF or W.exited:
@@ -101,9 +93,12 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return DEFAULT
     g.arrived[k] += 1
     W.mma_issued = seq + 1
-    g.issued = max(g.issued, seq + 1)
+    if g.issued == seq:
+        g.issued = seq + 1
+        S.mma_queued += 1
+        wake_group(S, own, BLOCK_MMA_QUEUE, t + 1, NEVER)  # the entry is there for the other warps too
     if g.arrived[k] == 4:
-        g.ready[k] = t + C.mma_issue_cy
+        g.ready[k] = t + C.mma_start_cy
         event(S, g.ready[k])
     S.hold = t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per)
     return DEFAULT
@@ -128,11 +123,12 @@ def wgmma_fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 @compiled
 def wgmma_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """wgmma.commit_group: everything issued so far belongs to closed groups."""
+    """wgmma.commit_group: everything issued so far belongs to closed groups; waits until registers are read."""
     if m:
         W.group_end[W.mma_group & (GROUPS - 1)] = W.mma_issued
         W.mma_group += 1
-        W.dep_ready = t + C.mma_commit_cy
+        last = wgroups_of(S.wg_at, WARPGROUPS)[W.slot >> 2].word[(W.mma_issued - 1) & (RING - 1)]
+        W.dep_ready = t + C.mma_commit_cy + (C.mma_rs_commit_cy if from_registers(last) else 0)
     return DEFAULT
 
 
@@ -163,32 +159,48 @@ def wake_group(S: Any, group: int, block: int, when: int, limit: int) -> None:
 
 
 @compiled
+def wake_longest(S: Any, when: int) -> None:
+    """Wake the warpgroup that has waited longest for room in the queue."""
+    if not S.mma_parked:
+        return
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    since, group = NEVER, -1
+    for i in range(WARP_SLOTS):
+        W = warps[i]
+        if W.state == LIVE and W.block == BLOCK_MMA_QUEUE and W.park_since < since:
+            since, group = W.park_since, i >> 2
+    if group >= 0:
+        wake_group(S, group, BLOCK_MMA_QUEUE, when, NEVER)
+    else:
+        S.mma_parked = 0
+
+
+@compiled
 def start(S: Any, C: Any, t: int) -> int:
-    """Give the idle tensor core its next wgmma, in turn; returns when to look again."""
+    """Give the idle tensor core its next wgmma, the one that was issued first; returns when to look again."""
     groups = wgroups_of(S.wg_at, WARPGROUPS)
-    look = NEVER
-    for step in range(1, WARPGROUPS + 1):
-        k = (S.mma_turn + step) % WARPGROUPS
-        g = groups[k]
+    k, when = -1, NEVER
+    for i in range(WARPGROUPS):
+        g = groups[i]
         j = g.started & (RING - 1)
-        if g.started >= g.issued or g.arrived[j] < 4:
-            continue
-        if g.ready[j] > t:
-            look = min(look, g.ready[j])
-            continue
-        n, rs = columns(g.word[j]), from_registers(g.word[j])
-        compute = (n * C.mma_column_cy256) >> 8
-        port = (n * C.mma_b_port_cy256 >> 8) + (0 if rs else C.mma_a_port_cy)
-        length = max(compute, max(port, C.mma_rs_min_cy if rs else 0))
-        S.mma_wg, S.mma_turn, S.mma_rs = k, k, rs
-        S.mma_start, S.mma_end, S.mma_busy_end = t, t + length, t + compute
-        S.mma_port_num, S.mma_port_den, S.mma_delay = port, length, 0
-        for s in range(4):
-            S.stolen[s] = 0
-        S.tensor_cycles += compute
-        g.started += 1
-        return int(S.mma_end)
-    return look
+        if g.started < g.issued and g.arrived[j] == 4 and g.ready[j] < when:
+            k, when = i, g.ready[j]
+    if when > t:
+        return int(when)
+    g = groups[k]
+    j = g.started & (RING - 1)
+    n, rs = columns(g.word[j]), from_registers(g.word[j])
+    compute = (n * C.mma_column_cy256) >> 8
+    port = (n * C.mma_b_port_cy256 >> 8) + (0 if rs else C.mma_a_port_cy)
+    length = max(compute, max(port, C.mma_rs_min_cy if rs else 0))
+    S.mma_wg, S.mma_rs = k, rs
+    S.mma_start, S.mma_end, S.mma_busy_end = t, t + length, t + compute
+    S.mma_port_num, S.mma_port_den, S.mma_delay = port, length, 0
+    for s in range(4):
+        S.stolen[s] = 0
+    S.tensor_cycles += compute
+    g.started += 1
+    return int(S.mma_end)
 
 
 @compiled
@@ -210,7 +222,6 @@ def complete(S: Any, C: Any, group: int, t: int) -> None:
     g.arrived[k] = 0
     g.done += 1
     S.mma_count += 1
-    wake_group(S, group, BLOCK_MMA_QUEUE, t + 1, NEVER)
     wake_group(S, group, BLOCK_MMA_WAIT, t + C.mma_wake_cy, g.done)
 
 
@@ -223,6 +234,8 @@ def advance(S: Any, C: Any, t: int) -> int:
         S.fly_wg[k] = S.mma_wg
         S.fly_tail += 1
         S.mma_wg = -1
+        S.mma_queued -= 1
+        wake_longest(S, t)
     while S.fly_head < S.fly_tail and S.fly_time[S.fly_head & 63] <= t:
         complete(S, C, S.fly_wg[S.fly_head & 63], t)
         S.fly_head += 1

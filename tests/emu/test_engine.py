@@ -94,6 +94,7 @@ MMA_SETUP = """shl.b32 %r2, %r0, 4; mov.u32 %r3, a; add.u32 %r3, %r3, %r2; mov.u
     mov.u32 %r6, a; shr.u32 %r6, %r6, 4; cvt.u64.u32 %d1, %r6; or.b64 %d1, %d1, 0x1000080000; shr.u32 %r6, %r1, 4; cvt.u64.u32 %d2, %r6; or.b64 %d2, %d2, 0x1000080000;
     setp.eq.u32 %p1, %r0, 9999;"""
 MMA_START = """mov.u32 %r4, 0x3C003C00; st.shared.u32 [%r1], %r4; .for i in (0, 4) { mov.f32 %f{i}, 0f40A00000; } bar.sync 0; wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f4, %f5, %f6, %f7}, %d1, %d2, %p1, 1, 1, 0, 0;
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d1, %d2, %p1, 1, 1, 0, 0; wgmma.commit_group.sync.aligned;"""
 
 

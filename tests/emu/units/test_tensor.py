@@ -67,13 +67,14 @@ def test_scale_d_false_ignores_d(ptx: Any) -> None:
 
 
 def test_two_warpgroups_share_the_tensor_core(ptx: Any) -> None:
-    """Each on its own accumulator; the tensor core alternates, so both end together, later than one alone."""
+    """Each on its own accumulator; first come, first served: one ends as if alone, the other within its passes."""
     steps = "clear(0); wgmma.fence.sync.aligned; .for k in (0, 32) { mma(0, %d{10+k%4}, 1); } wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
     body = f"{steps} mov.u32 %r10, %clock; cvt.rn.f32.u32 %f8, %r10; show(0, 0); show(8, 1);"
     alone, _ = execute(ptx, body)
     both, _ = execute(ptx, body, block=256)
     assert (both[0] == 8 * sum(product(k) for k in range(4))).all()
-    assert abs(both[1, 0] - both[1, 128]) < 64 and both[1].min() > alone[1].max()
+    first, second = sorted((both[1, 0], both[1, 128]))
+    assert first < second <= first + (alone[1].max() - alone[1].min() + 4 * 64) and second > alone[1].max()
 
 
 @pytest.mark.parametrize(
