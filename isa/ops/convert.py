@@ -88,7 +88,7 @@ F2FP = {
 HADD2_F32 = lane(
     "HADD2.F32",
     "u->f",
-    "half",
+    "half_wide",
     lambda a: bits.convert(F16, F32, a & 0xFFFF),
     lambda v, a: nan32(v, half_lanes(v, a, "f16")),
     "the low f16 as f32; NaN becomes 0x7fffffff",

@@ -191,7 +191,7 @@ def _extremum(name: str, f: Format, largest: bool) -> Micro:
         return v.select(bad, v.const(f.nan, "u16x2"), result)
 
     doc = "imm bit 0 .ftz, 1 .NaN, 2 .xorsign.abs"
-    return lane(name, "uui->u", "half", lambda a, b, imm: by_half(one(imm), a, b), emit, doc)
+    return lane(name, "uui->u", "alu", lambda a, b, imm: by_half(one(imm), a, b), emit, doc)
 
 
 def _sign_op(name: str, f: Format, change: Any, emit_change: Any) -> Micro:
