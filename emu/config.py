@@ -7,6 +7,7 @@ elsewhere are subtracted here, once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,18 +32,32 @@ KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
 WGMMA_ROWS, WGMMA_K_BYTES = 64, 32  # of an operand tile: m64, 32 bytes deep (PTX ISA 9.7.15.2)
 
 
+Value = Callable[[str], float]
+
+
 def configure(machine: Machine) -> Any:
     """A CONFIG record of a machine."""
     v = machine.value
-    issue_share = v("unit.tensor.other_issue_per_cy")
-    operand_rate = v("unit.tensor.operand_b_per_cy")
-    wake = v("unit.mbarrier.wake_cy")
-    start = v("unit.tensor.start_cy")
-    outside = start + v("timing.clock.stall") + v("timing.wgmma_wait.stall")
-    values: dict[str, float] = {
+    values = _core(v) | _barriers(v) | _copies(v) | _tensor(v) | _shared(v)
+    record = np.zeros(1, CONFIG)
+    for name in FIELDS:
+        record[name] = round(values[name])
+    return record
+
+
+def _core(v: Value) -> dict[str, float]:
+    return {
         "clock_mhz": v("clock.boost_mhz"),
         "nanosleep_min": v("timing.nanosleep.latency"),
         "fence_port_cy256": 256 * v("unit.fence.port_cy"),
+        "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
+        "turnaround_cy256": 256 * v("sm.turnaround_cy"),
+        "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),
+    }
+
+
+def _barriers(v: Value) -> dict[str, float]:
+    return {
         "bar_hop_cy": v("unit.barrier.hop_cy") - v("unit.barrier.base_cy") - v("unit.barrier.warp_cy"),
         "bar_serve_cy": v("unit.barrier.warp_cy"),
         "bar_open_cy": v("unit.barrier.base_cy"),
@@ -51,10 +66,16 @@ def configure(machine: Machine) -> Any:
         "setmaxnreg_wake_cy": v("unit.setmaxnreg.wake_cy"),
         "mbar_arrive_cy": v("unit.mbarrier.arrive_latency_cy"),
         "mbar_serve_cy": v("unit.mbarrier.arrive_port_cy"),
-        "mbar_wake_cy": wake,
+        "mbar_wake_cy": v("unit.mbarrier.wake_cy"),
         "mbar_wake_next_cy": v("unit.mbarrier.wake_next_cy"),
         "mbar_poll_cy": v("unit.mbarrier.poll_cy"),
         "try_wait_limit_cy": v("unit.mbarrier.suspend_cy"),
+    }
+
+
+def _copies(v: Value) -> dict[str, float]:
+    """L2, HBM and the copy engine."""
+    return {
         "l2_kb_cy256": KB / v("unit.l2.sm_b_per_cy"),
         "l2_latency_cy": v("unit.l2.hit_cy"),
         "hbm_kb_cy256": KB / v("unit.hbm.b_per_cy"),
@@ -70,6 +91,16 @@ def configure(machine: Machine) -> Any:
         "store_write_cy": v("unit.tma.store_write_cy"),
         "bulk_wake_cy": v("timing.bulk_wait.latency"),
         "fill_share256": 256 * v("unit.smem.store_share"),
+    }
+
+
+def _tensor(v: Value) -> dict[str, float]:
+    """The tensor core; its latencies are measured from the clock before the wgmma to the clock behind the wait."""
+    issue_share = v("unit.tensor.other_issue_per_cy")
+    operand_rate = v("unit.tensor.operand_b_per_cy")
+    start = v("unit.tensor.start_cy")
+    outside = start + v("timing.clock.stall") + v("timing.wgmma_wait.stall")
+    return {
         "mma_queue": v("unit.tensor.queue"),
         "mma_start_cy": start,
         "mma_spacing_min": v("unit.tensor.issue_least_cy"),
@@ -88,17 +119,16 @@ def configure(machine: Machine) -> Any:
         "mma_share256": 256 * (1 - issue_share),
         "grant_period_cy": 1 / issue_share,
         "stream_length": v("unit.tensor.starving_run") - 1,
+    }
+
+
+def _shared(v: Value) -> dict[str, float]:
+    """Shared memory's ports and the memory input/output queue."""
+    return {
         "return_cy256": 256 / (v("unit.shuffle.lanes") / v("sm.warp_lanes")),
         "return_mma_cy256": 256 / v("unit.tensor.other_return_per_cy"),
         "mio_queue_cy": v("unit.smem.queue_cy"),
         "wavefront_cy": v("unit.smem.wavefront_cy"),
         "merged_cy": (v("timing.lds128.latency") - v("timing.lds.latency")) / 3,
         "store_wavefront_cy": v("unit.smem.store_wavefront_cy"),
-        "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
-        "turnaround_cy256": 256 * v("sm.turnaround_cy"),
-        "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),
     }
-    record = np.zeros(1, CONFIG)
-    for name in FIELDS:
-        record[name] = round(values[name])
-    return record

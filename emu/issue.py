@@ -103,7 +103,9 @@ def more_operands(S: Any, C: Any, W: Any, J: Any, latest: int, gap_until: int) -
     """Operands in lists, and a branch's guard, which must be there earlier."""
     if J.flags & LISTS:
         for k in range(J.nd + J.ns):
-            latest = max(latest, ld64(W.time_at + ld16(S.list_at + 2 * (J.list + k)) * 8))
+            slot = ld16(S.list_at + 2 * (J.list + k))
+            if J.kind == 0 or slot < S.const_first:  # rows of constants, which only units list, have no slot
+                latest = max(latest, ld64(W.time_at + slot * 8))
     elif J.guard:
         x = (ld64(W.time_at + (S.const_first + J.guard) * 8) >> 8) + C.branch_guard_cy
         if x > latest >> 8 and x > gap_until:
