@@ -14,6 +14,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+LANES = 32
+
 
 def _load(bits: int) -> Any:
     """A load of `bits` bits, zero-extended to int64."""
@@ -91,6 +93,77 @@ def chunk16(typingctx: Any, dst: Any, src: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def is_ramp(typingctx: Any, low_row: Any, high_row: Any, step: Any) -> Any:
+    """Whether 32 lanes' 64-bit values (rows of low and high words) ascend by `step` without a carry; 1 or 0."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i32, i64 = ir.IntType(32), ir.IntType(64)
+        vec = ir.VectorType(i32, LANES)
+        low, high = (builder.load(builder.inttoptr(args[k], vec.as_pointer()), align=4) for k in (0, 1))
+        zero = ir.Constant(vec, [0] * LANES)
+        first = [builder.shuffle_vector(x, ir.Constant(vec, ir.Undefined), zero) for x in (low, high)]
+        step = builder.insert_element(ir.Constant(vec, ir.Undefined), builder.trunc(args[2], i32), i32(0))
+        steps = builder.mul(builder.shuffle_vector(step, ir.Constant(vec, ir.Undefined), zero), ir.Constant(vec, list(range(LANES))))
+        same = builder.and_(
+            builder.icmp_unsigned("==", low, builder.add(first[0], steps)), builder.icmp_unsigned("==", high, first[1])
+        )
+        whole = builder.icmp_unsigned("==", builder.bitcast(same, i32), i32(0xFFFFFFFF))
+        last = builder.add(
+            builder.zext(builder.extract_element(low, i32(0)), i64), builder.mul(args[2], i64(LANES - 1))
+        )
+        return builder.zext(builder.and_(whole, builder.icmp_unsigned("<", last, i64(1 << 32))), i64)
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+def _interleaved(count: int, store: bool) -> Any:
+    """Move `count` rows of 32 words to or from memory in which a lane's words are neighbours."""
+
+    @intrinsic
+    def move(typingctx: Any, host: Any, window: Any, rows: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            host, window, rows = args
+            i16, i32, i64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+            row, wide = ir.VectorType(i32, LANES), ir.VectorType(i32, LANES * count)
+
+            def mask(lanes: list[int]) -> Any:
+                return ir.Constant(ir.VectorType(i32, len(lanes)), lanes)
+
+            def pointer(k: int) -> Any:
+                at = builder.inttoptr(builder.add(rows, i64(2 * k)), i16.as_pointer())
+                number = builder.zext(builder.load(at, align=2), i64)
+                return builder.inttoptr(builder.add(window, builder.shl(number, i64(7))), row.as_pointer())
+
+            whole = builder.inttoptr(host, wide.as_pointer())
+            if store:
+                parts = [builder.load(pointer(k), align=32) for k in range(count)]
+                while len(parts) > 1:  # halves of the rows first, so that the last step interleaves neighbours
+                    half = len(parts) // 2
+                    parts = [_zip(builder, parts[k], parts[k + half], mask) for k in range(half)]
+                builder.store(parts[0], whole, align=4)
+            else:
+                value = builder.load(whole, align=4)
+                for k in range(count):
+                    part = builder.shuffle_vector(value, value, mask(list(range(k, LANES * count, count))))
+                    builder.store(part, pointer(k), align=32)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return move
+
+
+def _zip(builder: Any, a: Any, b: Any, mask: Any) -> Any:
+    """a0 b0 a1 b1 ..."""
+    n = a.type.count
+    return builder.shuffle_vector(a, b, mask([x for k in range(n) for x in (k, n + k)]))
+
+
+load1, load2, load4 = (_interleaved(n, False) for n in (1, 2, 4))
+store1, store2, store4 = (_interleaved(n, True) for n in (1, 2, 4))
 
 
 @intrinsic

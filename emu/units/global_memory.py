@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import ld8, st8
+from emu.raw import is_ramp, ld8, load1, load2, load4, st8, store1, store2, store4
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -25,18 +25,6 @@ from emu.units.sharing import return_cost
 from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 LINE = 128  # bytes of an L2 line (CUDA programming guide)
-
-
-@compiled
-def adjacent(W: Any, row: int, m: int, width: int) -> bool:
-    """Whether all 32 lanes access neighbouring ranges of `width` bytes in lane order."""
-    if m != FULL:
-        return False
-    first = get64(W, row, 0)
-    for lane in range(1, 32):
-        if get64(W, row, lane) != first + lane * width:
-            return False
-    return True
 
 
 @compiled
@@ -93,17 +81,41 @@ def first_touch(S: Any, address: int) -> int:
 
 
 @compiled
+def move_rows(host: int, window: int, rows: int, count: int, write: int) -> bool:
+    """Move 1, 2 or 4 words a lane between registers and a range in lane order; False for other counts."""
+    if count == 1:
+        if write:
+            store1(host, window, rows)
+        else:
+            load1(host, window, rows)
+    elif count == 2:
+        if write:
+            store2(host, window, rows)
+        else:
+            load2(host, window, rows)
+    elif count == 4:
+        if write:
+            store4(host, window, rows)
+        else:
+            load4(host, window, rows)
+    else:
+        return False
+    return True
+
+
+@compiled
 def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st on global addresses of every lane in `m`; returns the latency."""
     offset, size, _, count = decode(I.imm)
     width = size * count
-    if adjacent(W, I.a, m, width):
+    if m == FULL and is_ramp(W.row_at + I.a * 128, W.row_at + I.a * 128 + 128, width):
         start = get64(W, I.a, 0) + offset
         host = segment_host(S, start, 32 * width, write)
         if host > 0 and start % width == 0:
             latency = row_traffic(S, C, start, 32 * width, t)
-            for lane in range(32):
-                move(S, W, I, host + lane * width, lane, write)
+            if size != 4 or not move_rows(host, W.row_at, S.list_at + I.list * 2, count, write):
+                for lane in range(32):
+                    move(S, W, I, host + lane * width, lane, write)
             return latency
     latency = traffic(S, C, W, I.a, offset, m, width, t)
     for lane in range(32):
