@@ -36,10 +36,16 @@ class Diagnostic:
 
 @dataclass
 class AssemblyError(Exception):
-    """The program cannot be assembled; `exit_code` is what the command line returns."""
+    """The program cannot be assembled; `exit_code` is what the command line returns.
+
+    A finding that every round of a `.for` repeats is kept once.
+    """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     exit_code: int = 2
+
+    def __post_init__(self) -> None:
+        self.diagnostics = list(dict.fromkeys(self.diagnostics))
 
     def __str__(self) -> str:
         return "\n".join(d.render() for d in self.diagnostics)

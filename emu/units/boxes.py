@@ -61,16 +61,9 @@ def decode(S: Any, W: Any, lane: int, address: int, T: Any) -> bool:
 
 
 @njit(inline="always")
-def inner_count(T: Any) -> int:
-    """Elements of an inner row that a copy moves."""
-    return (T.box[0] + T.estride[0] - 1) // T.estride[0]
-
-
-@njit(inline="always")
 def pitch_of(T: Any) -> int:
     """Bytes between rows in shared memory: a box narrower than the swizzle keeps its width (H200)."""
-    row = inner_count(T) * T.elem
-    return max(row, T.swizzle)
+    return max(T.box[0] * T.elem, T.swizzle)
 
 
 @njit(inline="always")
@@ -114,11 +107,8 @@ def source_row(j: Any, T: Any, row: int) -> tuple[int, bool]:
 @compiled
 def inner_range(j: Any, T: Any) -> tuple[int, int]:
     """Which elements (first, count) of every inner row lie inside dimension 0."""
-    step, c0 = T.estride[0], j.coords[0]
-    first = 0 if c0 >= 0 else (-c0 + step - 1) // step
-    last = inner_count(T)
-    if c0 + (last - 1) * step >= T.dims[0]:
-        last = (T.dims[0] - c0 + step - 1) // step if T.dims[0] > c0 else 0
+    first = max(-j.coords[0], 0)
+    last = min(T.dims[0] - j.coords[0], T.box[0])
     return first, max(last - first, 0)
 
 
@@ -137,21 +127,21 @@ def next_row(j: Any, T: Any, row: int, address: int, inside: bool) -> tuple[int,
 def read_box(S: Any, W: Any, k: int) -> None:
     """Copy a box from global to shared memory with swizzle and out-of-bounds fill."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes, pitch, step = inner_count(T) * T.elem, pitch_of(T), T.estride[0]
+    row_bytes, pitch = T.box[0] * T.elem, pitch_of(T)
     base, window = j.smem - W.smem_base, S.smem_at + W.smem_base
     first, count = inner_range(j, T)
-    low, high, whole = first * T.elem, (first + count) * T.elem, step == 1
+    low, high = first * T.elem, (first + count) * T.elem
     address, inside = source_row(j, T, 0)
     rows = outer_rows(T)
     for row in range(rows):
         host = 0
         if inside and count > 0:
-            start = address + first * T.elem * step
-            host = segment_host(S, start, ((count - 1) * step + 1) * T.elem, 0)
+            start = address + first * T.elem
+            host = segment_host(S, start, count * T.elem, 0)
             if host <= 0:
                 fault(S, W, F_GLOBAL_RANGE, j.lane, start, count * T.elem)
                 return
-        if host and whole and low == 0 and high == row_bytes and row_bytes & 15 == 0:
+        if host and low == 0 and high == row_bytes:
             copy_row(window, base + row * pitch, host, row_bytes, T.swizzle)
         else:
             partial_row(T, window, base + row * pitch, host, row_bytes, low, high if host else low)
@@ -172,20 +162,19 @@ def partial_row(T: Any, window: int, at_row: int, host: int, row_bytes: int, low
     """Write an inner row of which only bytes [low, high) come from the tensor."""
     for at in range(0, row_bytes, 16):
         target = window + swizzled(at_row + at, T.swizzle)
-        if host and T.estride[0] == 1 and at >= low and at + 16 <= high:
+        if host and at >= low and at + 16 <= high:
             chunk16(target, host + at - low)
         else:
-            partial_chunk(T, target, host, at, row_bytes, low, high)
+            partial_chunk(T, target, host, at, low, high)
 
 
 @compiled
-def partial_chunk(T: Any, target: int, host: int, at: int, row_bytes: int, low: int, high: int) -> None:
-    """Write up to 16 bytes of a row of which only [low, high) comes from the tensor."""
-    for b in range(min(16, row_bytes - at)):
+def partial_chunk(T: Any, target: int, host: int, at: int, low: int, high: int) -> None:
+    """Write 16 bytes of a row of which only [low, high) comes from the tensor."""
+    for b in range(16):
         x = at + b
         if x >= low and x < high:
-            element = (x - low) // T.elem
-            st8(target + b, ld8(host + element * T.elem * T.estride[0] + (x % T.elem)))
+            st8(target + b, ld8(host + x - low))
         else:
             st8(target + b, fill_byte(T, x % T.elem))
 
@@ -202,35 +191,30 @@ def fill_byte(T: Any, b: int) -> int:
 def stage_box(S: Any, W: Any, k: int) -> None:
     """Read a store's source out of shared memory (end of its read window)."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes, pitch = inner_count(T) * T.elem, pitch_of(T)
+    row_bytes, pitch = T.box[0] * T.elem, pitch_of(T)
     window, base = S.smem_at + W.smem_base, j.smem - W.smem_base
     for row in range(outer_rows(T)):
         for at in range(0, row_bytes, 16):
             source = window + swizzled(base + row * pitch + at, T.swizzle)
-            copy(j.staging_at + row * row_bytes + at, source, min(16, row_bytes - at))
+            chunk16(j.staging_at + row * row_bytes + at, source)
 
 
 @compiled
 def write_box(S: Any, W: Any, k: int) -> None:
     """Write a staged box to global memory; elements outside the tensor are dropped."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    row_bytes = inner_count(T) * T.elem
+    row_bytes = T.box[0] * T.elem
     first, count = inner_range(j, T)
     for row in range(outer_rows(T)):
         address, inside = source_row(j, T, row)
         if not inside or count <= 0:
             continue
-        start = address + first * T.elem * T.estride[0]
-        host = segment_host(S, start, ((count - 1) * T.estride[0] + 1) * T.elem, 1)
+        start = address + first * T.elem
+        host = segment_host(S, start, count * T.elem, 1)
         if host <= 0:
             fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, j.lane, start, count * T.elem)
             return
-        source = j.staging_at + row * row_bytes + first * T.elem
-        for e in range(count):
-            if T.estride[0] == 1:
-                copy(host, source, count * T.elem)
-                break
-            copy(host + e * T.estride[0] * T.elem, source + e * T.elem, T.elem)
+        copy(host, j.staging_at + row * row_bytes + first * T.elem, count * T.elem)
 
 
 @compiled
@@ -242,7 +226,7 @@ def missing_bytes(S: Any, k: int) -> int:
     for row in range(outer_rows(T)):
         address, inside = source_row(j, T, row)
         if inside and count > 0:
-            start = address + first * T.elem * T.estride[0]
-            for line in range(start // LINE, (start + count * T.elem * T.estride[0] + LINE - 1) // LINE):
+            start = address + first * T.elem
+            for line in range(start // LINE, (start + count * T.elem + LINE - 1) // LINE):
                 lines += first_touch(S, line * LINE)
     return lines * LINE

@@ -25,7 +25,7 @@ from emu.state import (
     STORE_WRITING,
     WARP_SLOTS,
 )
-from emu.units.boxes import decode, inner_count, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
+from emu.units.boxes import decode, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
 from emu.units.common import (
     DEFAULT,
     F_SHARED_RANGE,
@@ -103,7 +103,7 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     if offset % (128 if T.swizzle else 16) != 0:
         fault(S, W, F_TMA_ALIGN, lane, offset, T.swizzle)
         return -1
-    j.bytes = inner_count(T) * T.elem * outer_rows(T)
+    j.bytes = T.box[0] * T.elem * outer_rows(T)
     if offset + outer_rows(T) * pitch_of(T) > S.smem_per_cta:
         fault(S, W, F_SHARED_RANGE, lane, offset, outer_rows(T) * pitch_of(T))
         return -1

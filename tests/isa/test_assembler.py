@@ -116,6 +116,13 @@ def test_findings_of_all_kernels_come_together():
     assert re.search(r":18:3: error: .*\n .*mul.wide.u32", str(caught.value))
 
 
+def test_a_loop_repeats_no_finding():
+    body = ".reg .b32 %r<2>; .for i in (0, 4) { add.u32 %r0, %r1, %q; }"
+    with pytest.raises(AssemblyError) as caught:
+        assemble(text=f".version 8.5 .target sm_90a .address_size 64 .entry k() {{ {body} ret; }}")
+    assert [d.message for d in caught.value.diagnostics] == ["%q is not declared"]
+
+
 @pytest.mark.parametrize(
     ("line", "name"), [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_100a"), ("sm_90, debug", "sm_90")]
 )

@@ -223,6 +223,24 @@ def test_bulk_groups(ptx: Any) -> None:
     assert seen[0][0] and not seen[0][3] and all(seen[1][:3]) and seen[2] == [True] * 4
 
 
+def test_an_open_group_is_not_waited_for(ptx: Any) -> None:
+    """`wait_group` waits for committed groups only: without the commit it returns at once (PTX ISA 9.7.9.25.3.3)."""
+    text = """
+    mov.u32 %r1, area; mov.u32 %r10, 0; mov.u32 %r0, %tid.x; setp.ne.u32 %p1, %r0, 0; @%p1 exit;
+    tma.store.2d [%map, {{%r10, %r10}}], [%r1]; {commit}
+    mov.u32 %r2, %clock; cp.async.bulk.wait_group 0; mov.u32 %r3, %clock; sub.u32 %r3, %r3, %r2; st.global.u32 [%out], %r3;
+    """
+    waits = []
+    for commit in ("", "cp.async.bulk.commit_group;"):
+        array, out = np.zeros((256, 8), np.uint32), np.zeros(1, np.uint32)
+        result = ptx.run(
+            text.format(commit=commit), "tensormap map, u64 out", [TensorMap(array, (8, 256), 0), out], shared=SHARED
+        )
+        assert not result.findings
+        waits.append(int(out[0]))
+    assert 4 * waits[0] < waits[1]
+
+
 def test_lanes_copy_and_wait_on_their_own(ptx: Any) -> None:
     """Each lane loads its own row, and bulk groups belong to the lane that made them."""
     array = np.arange(32 * 4, dtype=np.uint32).reshape(32, 4)
