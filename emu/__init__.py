@@ -16,15 +16,33 @@ _HOME = {
     "load": "emu.api",
     "launch": "emu.api",
     "Kernel": "emu.api",
+    "AssemblyError": "isa.errors",
+    "UnsupportedError": "isa.errors",
+    "MachineError": "emu.machine",
     "LaunchError": "emu.memory_map",
     "Result": "emu.result",
     "TensorMap": "programs.tensormap",
     "load_machine": "emu.machine",
 }
-__all__ = ["Kernel", "LaunchError", "Result", "TensorMap", "launch", "load", "load_machine"]
+__all__ = [
+    "AssemblyError",
+    "Kernel",
+    "LaunchError",
+    "MachineError",
+    "Result",
+    "TensorMap",
+    "UnsupportedError",
+    "launch",
+    "load",
+    "load_machine",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'emu' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

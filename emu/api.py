@@ -30,6 +30,10 @@ class Kernel:
     program: Program
     assembly: Assembly
 
+    def __repr__(self) -> str:
+        p = self.program
+        return f"<Kernel {p.name}: {p.target}, {len(p.instrs):,} operations, {p.registers} registers>"
+
 
 def load(
     source: str | Path | None = None,

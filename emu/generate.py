@@ -91,9 +91,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "warpsmith"
 
 
+def compiled_core(S: Any, C: Any) -> Any:
+    """`core()`, compiled for the records that it is called with; says so on a terminal, where it takes long."""
+    run = core()
+    if not run.signatures:
+        cached = any((Path(run.py_func.__code__.co_filename).parent / "__pycache__").glob(f"{run.__module__}*.nbi"))
+        if not cached and sys.stderr.isatty():
+            print("compiling the core: once, about half a minute", file=sys.stderr)
+        run.compile(tuple(map(numba.typeof, (S, C))))
+    return run
+
+
 @functools.cache
 def core() -> Any:
-    """The compiled `run(S, C, warps, instrs)` of this version (compiled at its first call, then cached)."""
+    """The core of this version, `run(S, C)`; Numba compiles it at its first call and keeps the result on disk."""
     text = source()
     name = f"core_{fingerprint(text)}"
     folder = cache_folder()

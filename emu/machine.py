@@ -66,6 +66,10 @@ class Machine:
     timing: Mapping[str, Timing]
     overrides: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        changed = f", {', '.join(self.overrides)}" if self.overrides else ""
+        return f"<Machine {self.name}: {', '.join(self.targets)}, {len(self.numbers)} numbers{changed}>"
+
     def value(self, path: str) -> int | float:
         """The number at `path`; MachineError with the nearest spelling if there is none."""
         return self.provenance(path).value

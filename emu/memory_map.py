@@ -79,6 +79,8 @@ class MemoryMap:
         """The emulated address of an array; the same memory keeps the same address."""
         if not array.flags.c_contiguous:
             raise LaunchError(f"{name}: the array must be C-contiguous")
+        if not _plain(array.dtype):
+            raise LaunchError(f"{name}: the device cannot read dtype {array.dtype}; give numbers in little-endian order")
         self.arrays.setdefault(name, array)
         host = array.ctypes.data
         for base, size, start, _ in self._ranges:
@@ -128,6 +130,11 @@ def _integer(kind: np.dtype[Any], arg: Any) -> bytes:
     if value != arg or not -(1 << bits - 1) <= value < 1 << bits - (kind.kind == "i"):
         raise OverflowError
     return (value & (1 << bits) - 1).to_bytes(kind.itemsize, "little")
+
+
+def _plain(kind: np.dtype[Any]) -> bool:
+    """Whether elements are numbers as the device stores them (ml_dtypes' types are of kind V, but not void)."""
+    return kind.isnative and (kind.kind in "biufc" or kind.kind == "V" and kind.type is not np.void)
 
 
 def _as_array(arg: Any) -> np.ndarray:

@@ -116,6 +116,10 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     deadlock: Deadlock | None = None
     lines: list[Line] = []
 
+    def __repr__(self) -> str:
+        state = "".join(f", {word}" for word, there in (("deadlock", self.deadlock), ("findings", self.findings)) if there)
+        return f"<Result {self.kernel} on {self.machine}: {self.cycles:,} cycles, {self.time_us:.2f} us{state}>"
+
     @property
     def outputs(self) -> dict[str, Any]:
         """Array arguments after the run, by parameter name (empty for a result read from JSON)."""

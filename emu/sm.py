@@ -10,7 +10,7 @@ import numpy as np
 
 from emu.aligned import aligned
 from emu.config import configure
-from emu.generate import core
+from emu.generate import compiled_core
 from emu.link import Linked, time_slots
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
@@ -135,7 +135,7 @@ class StreamingMultiprocessor:
         ids = np.asarray(cta_ids, np.int32)
         S = self.sm[0]
         S["cta_ids_at"], S["ctas_left"] = ids.ctypes.data, len(ids)
-        run = core()
+        run = compiled_core(S, self.config[0])
         while S["status"] in (RUNNING, QUANTUM):
             # At the limit the core only charges what the warps that are cut off have waited.
             S["status"] = RUNNING if S["now"] < max_cycles else LIMIT

@@ -84,6 +84,15 @@ def test_shipped_programs_by_name() -> None:
     assert np.array_equal(c, a + b)
 
 
+def test_objects_show_themselves_in_a_line() -> None:
+    kernel = emu.load(text=TEXT, kernel="first")
+    result = emu.launch(kernel, args=[np.zeros(64, np.uint32), 1])
+    machine = emu.load_machine("h200", ["unit.sfu.lanes=32"])
+    for thing, words in ((kernel, "Kernel first: sm_90a"), (result, "first on h200"), (machine, "unit.sfu.lanes=32")):
+        assert words in repr(thing) and len(repr(thing)) < 120
+    assert set(emu.__all__) <= set(dir(emu)) and all(hasattr(emu, name) for name in emu.__all__)
+
+
 def test_many_sms_share_the_grid() -> None:
     """132 SMs: CTA i runs on SM i mod 132, and every one reports itself."""
     text = TEXT.replace("ld.global.u32 %r3, [%d1]; add.u32 %r3, %r3, ADD;", "mov.u32 %r3, %smid;")

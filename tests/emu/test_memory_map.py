@@ -48,6 +48,9 @@ def test_wrong_arguments(ptx: Any) -> None:
         ("u32 n", (array,), "an array needs 8"),
         ("u64 a", (TensorMap(array, (4,), 0),), "a tensor map has 128"),
         ("u64 a", (np.zeros((4, 4))[:, ::2],), "C-contiguous"),
+        ("u64 a", (np.zeros(4, ">f4"),), "cannot read dtype >f4"),
+        ("u64 a", (np.zeros(4, [("x", "f4")]),), "cannot read dtype"),
+        ("u64 a", (np.array(["x"]),), "cannot read dtype <U1"),
         ("tensormap a", (3,), "cannot be given as int"),
     ]:
         with pytest.raises(LaunchError, match=words):
