@@ -1,14 +1,17 @@
 """The command line.  Nothing heavy is imported before a command runs: `--help` stays instant.
 
-Results go to stdout, errors to stderr.  Exit codes: 0 clean, 1 findings or wrong numbers, 2 usage or
-assembly error, 3 deadlock, 4 unsupported instructions, 5 limit reached, 6 fault in the program,
-70 internal error.
+Results go to stdout, errors to stderr.  Exit codes: 0 clean, 1 findings or wrong numbers, 2 usage,
+assembly or file error, 3 deadlock, 4 unsupported instructions, 5 limit reached, 6 fault in the
+program, 70 internal error, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,11 +19,13 @@ from collections.abc import Sequence
 import rich_click as click
 
 INTERNAL_ERROR = 70
+BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+ASCII = str.maketrans({"─": "-", "━": "=", "│": "|", "┃": "|", "…": ".", "×": "x", "µ": "u"})
 
 COMMANDS = {
     "run": "Run a shipped program or a kernel file on an emulated machine.",
-    "asm": "Assemble a file: registers, shared memory, micro-operations, or the errors.",
-    "ptx": "Expand a file to plain PTX.",
+    "asm": "Assemble a shipped program or a file: registers, shared memory, micro-operations, or the errors.",
+    "ptx": "Expand a shipped program or a file to plain PTX.",
     "explain": "Explain an instruction, a stall reason, a timing class or a machine parameter.",
     "machine": "List, show, compare and check machine files.",
 }
@@ -61,9 +66,10 @@ def execute(args: Sequence[str] | None = None) -> int:
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # what click makes of a broken pipe
+            return _failed(error.__context__)
+        raise
     except Exception as error:  # noqa: BLE001 - the last resort: everything becomes an exit code
         return _failed(error)
 
@@ -74,9 +80,8 @@ def _failed(error: Exception) -> int:
     if isinstance(code, int):
         print(error, file=sys.stderr)
         return code
-    if isinstance(error, OSError) and error.filename:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    if isinstance(error, OSError):
+        return _io_failed(error)
     import traceback
 
     traceback.print_exc()
@@ -84,8 +89,35 @@ def _failed(error: Exception) -> int:
     return INTERNAL_ERROR
 
 
+def _io_failed(error: OSError) -> int:
+    """A file that cannot be used, or an output that takes no more (without a name: the disk, the pipe)."""
+    if not error.filename:
+        _silence_stdout()
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    print(f"{error.filename or 'warpsmith'}: {error.strerror or error}", file=sys.stderr)
+    return 2
+
+
+def _silence_stdout() -> None:
+    """Send what stdout still holds to nowhere, so that the interpreter's last flush does not fail again."""
+    with contextlib.suppress(io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _ascii(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler for an output that is not UTF-8: lines of tables in ASCII, else `?`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(ASCII)
+    return "".join(c if c.isascii() else "?" for c in text), error.end
+
+
 def main() -> None:
     """Entry point of the `warpsmith` command."""
+    codecs.register_error("warpsmith.ascii", _ascii)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="warpsmith.ascii")
     sys.exit(execute())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +28,13 @@ class FlashAttention3(Problem):
 
     kernel = "fa3"
     outputs = ("o", "lse")
+    axes = MappingProxyType(
+        {
+            "q": ("batch", "seqlen", "heads", "head_dim"),
+            "k": ("batch", "seqlen_k", "heads_k", "head_dim"),
+            "v": ("batch", "seqlen_k", "heads_k", "head_dim"),
+        }
+    )
     options = (
         Option("seqlen", int, 1024, "query rows"),
         Option("seqlen_k", int, 0, "keys; 0: as many as query rows"),
@@ -35,7 +43,9 @@ class FlashAttention3(Problem):
         Option("heads_k", int, 0, "heads of k and v, each shared by heads / heads_k; 0: as many as heads"),
         Option("batch", int, 1, "batch"),
         Option("dtype", str, "fp16", "type of q, k, v and o", tuple(FLOAT16)),
-        Option("inputs", str, "normal", "random inputs: N(0, 1), or with rare large outliers", ("normal", "outlier")),
+        Option(
+            "inputs", str, "normal", "random inputs: N(0, 1), or with rare large outliers", ("normal", "outlier"), False
+        ),
     )
 
     def validate(self) -> None:
@@ -78,12 +88,6 @@ class FlashAttention3(Problem):
         blocks = stages * self.kv_tile * row
         return max(blocks, QUERY_TILE * row) + blocks + QUERY_TILE * row + 8 * (4 * stages + 3)
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, int, int, int]]:
-        """Shapes of the inputs."""
-        keys = (self.batch, self.seqlen_k, self.heads_k, self.head_dim)
-        return {"q": (self.batch, self.seqlen, self.heads, self.head_dim), "k": keys, "v": keys}
-
     def make_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Normal q, k, v; outliers are those of the FlashAttention-3 paper: N(0,1) + N(0,100) * Bernoulli(0.001)."""
         rng = np.random.default_rng(seed)
@@ -97,15 +101,12 @@ class FlashAttention3(Problem):
         return made
 
     def adopt(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The user's own q, k, v (and scale), rounded to the problem's type; ValueError when a shape is wrong."""
-        adopted: dict[str, Array] = {}
-        for name, shape in self.shapes.items():
-            if name not in arrays or arrays[name].shape != shape:
-                found = arrays[name].shape if name in arrays else "missing"
-                raise ValueError(f"input {name} must have shape {shape}, it is {found}")
-            adopted[name] = np.ascontiguousarray(arrays[name]).astype(FLOAT16[self.dtype])
+        """The user's own q, k, v (and scale) in the problem's type; ValueError when a shape or type is wrong."""
+        adopted = super().adopt(arrays)
         if "scale" in arrays:
-            adopted["scale"] = np.asarray(arrays["scale"], np.float32)
+            if arrays["scale"].size != 1 or arrays["scale"].dtype.kind not in "iuf":
+                raise ValueError("input scale must be one number")
+            adopted["scale"] = arrays["scale"].astype(np.float32).reshape(())
         return adopted
 
     def softmax_scale(self, inputs: Mapping[str, Array]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Gemm(Problem):
 
     kernel = "gemm"
     outputs = ("c",)
+    axes = MappingProxyType({"a": ("m", "k"), "b": ("k", "n")})
     options = (
         Option("m", int, 1024, "rows of a and c"),
         Option("n", int, 1024, "columns of b and c, a multiple of 8"),

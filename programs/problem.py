@@ -6,6 +6,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import ml_dtypes
@@ -31,6 +32,7 @@ class Option:
     default: Any
     help: str
     choices: tuple[Any, ...] = ()
+    command_line: bool = True  # False: from Python only
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +68,14 @@ class Numerics:
 
 
 class Problem(abc.ABC):
-    """A kernel's task, with its options' values in `values`."""
+    """A kernel's task, with its options' values in `values`.
+
+    `axes` names every input and the option (and attribute) behind each extent of its shape;
+    a problem without takes no inputs of the user's.
+    """
 
     kernel: ClassVar[str]
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     options: ClassVar[tuple[Option, ...]]
     outputs: ClassVar[tuple[str, ...]]
 
@@ -95,6 +102,43 @@ class Problem(abc.ABC):
                 raise ValueError(f"{name} must be one of {', '.join(map(str, option.choices))}, not {value}")
             values[name] = value
         return cls(values, defines or {})
+
+    @classmethod
+    def sizes_of(cls, arrays: Mapping[str, Array]) -> dict[str, int]:
+        """The size options that the user's own inputs imply; ValueError when one is missing or two disagree."""
+        if not cls.axes:
+            raise ValueError(f"{cls.kernel} makes its own inputs and takes no others")
+        sizes: dict[str, int] = {}
+        for name, axes in cls.axes.items():
+            if name not in arrays:
+                raise ValueError(f"input {name} is missing; {cls.kernel} takes {', '.join(cls.axes)}")
+            shape = arrays[name].shape
+            if len(shape) != len(axes):
+                raise ValueError(f"input {name} must have shape [{', '.join(axes)}], it is {list(shape)}")
+            for axis, size in zip(axes, shape, strict=True):
+                if sizes.setdefault(axis, size) != size:
+                    raise ValueError(f"input {name} has {axis} {size}, an input before it {sizes[axis]}")
+        return sizes
+
+    @property
+    def operand_type(self) -> np.dtype[Any]:
+        """The type of the inputs: that of option `dtype`, or f32."""
+        return FLOAT16[self.values["dtype"]] if "dtype" in self.values else np.dtype(np.float32)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the inputs."""
+        return {name: tuple(getattr(self, axis) for axis in axes) for name, axes in self.axes.items()}
+
+    def adopt(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The user's own inputs in the problem's type; ValueError when a shape or type is wrong."""
+        adopted: dict[str, Array] = {}
+        for name, shape in self.shapes.items():
+            if name not in arrays or arrays[name].shape != shape:
+                found = arrays[name].shape if name in arrays else "missing"
+                raise ValueError(f"input {name} must have shape {shape}, it is {found}")
+            adopted[name] = as_operand(name, arrays[name], self.operand_type)
+        return adopted
 
     @property
     def kernel_path(self) -> Path:
@@ -153,15 +197,17 @@ class ErrorSum:
         self.squares = 0.0
         self.reference_squares = 0.0
         self.tiles = 0
+        self.reference_nan = False
 
     def add(self, output: Array, reference: NDArray[np.float64]) -> None:
-        """Compare one tile; a NaN or infinity on one side only makes the errors infinite."""
+        """Compare one tile; a NaN or infinity on one side, or a NaN on both, makes the errors infinite."""
         with np.errstate(invalid="ignore"):
             difference = np.abs(output.astype(np.float64) - reference)
         difference = np.where(np.isnan(difference), np.inf, difference)
         self.max_abs = max(self.max_abs, float(difference.max(initial=0.0)))
         self.squares += float(np.sum(difference**2))
         self.reference_squares += float(np.sum(reference**2))
+        self.reference_nan |= bool(np.isnan(reference).any())
         self.tiles += 1
 
     @property
@@ -173,9 +219,23 @@ class ErrorSum:
 
     def numerics(self, reference: str, tolerance: float, **details: tuple[float, float]) -> Numerics:
         """The verdict; `details` are (value, limit) pairs that must hold as well."""
+        reference += ", which has NaN" if self.reference_nan else ""
         passed = self.relative <= tolerance and all(value <= limit for value, limit in details.values())
         values = {name: value for name, (value, _) in details.items()}
         return Numerics(self.max_abs, self.relative, reference, self.tiles, passed, tolerance, values)
+
+
+def as_operand(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+    """`array` rounded to `dtype`; 16-bit patterns (uint16, or the void that NumPy reads back) are bits of bf16."""
+    bf16 = FLOAT16["bf16"]
+    if array.dtype in (np.dtype(np.uint16), np.dtype("V2")):
+        if dtype != bf16:
+            raise ValueError(f"input {name} holds {array.dtype}, as bits of bf16 do: they need --dtype bf16")
+        return np.ascontiguousarray(array).view(bf16)
+    if array.dtype != bf16 and array.dtype.kind != "f":
+        allowed = "floating-point numbers" + (", or bits of bf16 as uint16" if dtype == bf16 else "")
+        raise ValueError(f"input {name} must hold {allowed}; it holds {array.dtype}")
+    return np.ascontiguousarray(array).astype(dtype)
 
 
 def ceildiv(a: int, b: int) -> int:

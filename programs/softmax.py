@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ class Softmax(Problem):
 
     kernel = "softmax"
     outputs = ("y",)
+    axes = MappingProxyType({"x": ("rows", "cols")})
     options = (
         Option("rows", int, 1024, "rows"),
         Option("cols", int, 4096, "columns, a multiple of 4"),

@@ -132,7 +132,7 @@ class TensorMap:
         if self.interleave == "none" and self.box[0] * size % 16:
             return f"the box's rows must be multiples of 16 bytes, not {self.box[0] * size}"
         if self.swizzle and self.interleave == "none" and self.box[0] * size > self.swizzle:
-            return f"the box's rows have {self.box[0] * size} bytes, more than the swizzle's {self.swizzle}"
+            return f"the box's rows have {self.box[0] * size} bytes, more than the swizzle's {self.swizzle}; swizzle=0 sets no limit"
         if self.element_strides and not (
             len(self.element_strides) == rank and all(1 <= n <= 8 for n in self.element_strides)
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ class VectorAdd(Problem):
 
     kernel = "vector_add"
     outputs = ("c",)
+    axes = MappingProxyType({"a": ("n",), "b": ("n",)})
     options = (Option("n", int, 1 << 20, "elements"),)
 
     def validate(self) -> None:

@@ -2,12 +2,18 @@
 
 randn:f16[128,64]:seed=1    normal numbers      zeros:f32[64]   ones:...   arange:...
 data.npy                    an array file       42:u32          a scalar
-tensormap:x:box=64,64:swizzle=128               a tensor map over the argument x
+tensormap:x:box=64,64:swizzle=128               a tensor map over the argument x (swizzle 128 unless given)
 """
 
 from __future__ import annotations
 
+import math
+import os
+import re
+import zipfile
+import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,7 +21,7 @@ import numpy as np
 import rich_click as click
 
 from isa.errors import nearest
-from programs.tensormap import TensorMap
+from programs.tensormap import SWIZZLE_CODES, TensorMap
 
 DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(kind)
@@ -27,7 +33,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
         "b8": np.uint8, "b16": np.uint16, "b32": np.uint32, "b64": np.uint64,
     }.items()
 }  # fmt: skip
+FOREIGN = {np.dtype("V1"): np.dtype(np.uint8), np.dtype("V2"): DTYPES["bf16"]}  # as NumPy reads ml_dtypes back
 FILLS = ("zeros", "ones", "arange", "randn")
+SWIZZLES = tuple(map(str, SWIZZLE_CODES))
+NUMBER = re.compile(r"-?(0x[0-9a-fA-F]+|\d+(\.\d*)?(e[-+]?\d+)?)")
+UNREADABLE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error)  # what NumPy raises for files that are no arrays
 
 
 def read_arguments(names: Sequence[str], specs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -59,15 +69,54 @@ def read_value(name: str, spec: str) -> Any:
     head, _, rest = spec.partition(":")
     try:
         if spec.endswith(".npy"):
-            return np.load(spec, allow_pickle=False)
-        if head in FILLS:
-            return _filled(head, rest)
-        dtype = DTYPES[rest]
-        return dtype.type(int(head, 0) if dtype.kind in "iu" else float(head))
-    except KeyError:
-        raise click.UsageError(f"--arg {name}={spec}: see `warpsmith run --help`") from None
-    except (ValueError, OverflowError) as error:
+            return read_npy(spec)
+        return _filled(head, rest) if head in FILLS else _scalar(name, head, rest)
+    except (ValueError, OverflowError, MemoryError) as error:
         raise click.UsageError(f"--arg {name}={spec}: {error}") from None
+
+
+def read_npy(file: str) -> Any:
+    """The array of an .npy file; ValueError when it holds none that a kernel can use."""
+    try:
+        array = np.load(file, allow_pickle=False)
+    except UNREADABLE:
+        raise ValueError("not an .npy file, or one that holds Python objects") from None
+    if not isinstance(array, np.ndarray):
+        raise ValueError("a file of several arrays; save one with numpy.save")  # noqa: TRY004 - the file is wrong
+    array = array.view(FOREIGN.get(array.dtype, array.dtype))
+    if array.dtype not in DTYPES.values() and array.dtype != np.bool_:
+        raise ValueError(f"elements of type {array.dtype}; known are {', '.join(DTYPES)}")
+    return array
+
+
+def read_npz(file: str) -> dict[str, Any]:
+    """The arrays of an .npz file by name."""
+    if Path(file).exists() and not zipfile.is_zipfile(file):
+        raise click.UsageError(f"--inputs {file}: not an .npz file")
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays}
+    except UNREADABLE:
+        raise click.UsageError(f"--inputs {file}: damaged, or it holds Python objects") from None
+    if strange := [name for name, value in found.items() if not isinstance(value, np.ndarray)]:
+        raise click.UsageError(f"--inputs {file}: its member '{strange[0]}' is no array")
+    return found
+
+
+def _scalar(name: str, text: str, type_name: str) -> Any:
+    """`VALUE:TYPE`."""
+    if type_name in DTYPES:
+        dtype = DTYPES[type_name]
+        try:
+            return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
+        except ValueError:
+            raise ValueError(f"'{text}' is no {type_name}") from None
+    if type_name:
+        raise ValueError(f"'{type_name}' is no type; known are {', '.join(DTYPES)}")
+    if NUMBER.fullmatch(text):
+        kind = "f32" if re.search(r"[.e]", text) and not text.startswith("0x") else "s32" if text[0] == "-" else "u32"
+        raise ValueError(f"a number needs a type, as in {name}={text}:{kind}")
+    raise ValueError("not an array, a file or a scalar; see `warpsmith run --help`")
 
 
 def _filled(fill: str, text: str) -> Any:
@@ -78,13 +127,30 @@ def _filled(fill: str, text: str) -> Any:
         raise ValueError(f"write {fill}:TYPE[EXTENT,...] with a type of {', '.join(DTYPES)}")
     if option and (fill != "randn" or not option.startswith("seed=")):
         raise ValueError(f"'{option}' is no option of {fill}")
-    shape = tuple(int(n) for n in extents[:-1].split(","))
+    shape = _naturals("extent", extents[:-1])
     dtype = DTYPES[type_name]
+    _must_fit(math.prod(shape) * dtype.itemsize)
     if fill == "randn":
-        return np.random.default_rng(int(option.removeprefix("seed=") or 0)).standard_normal(shape).astype(dtype)
+        seed = _naturals("seed", option.removeprefix("seed=") if option else "0")
+        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
     if fill == "arange":
         return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     return np.full(shape, fill == "ones").astype(dtype)
+
+
+def _naturals(what: str, text: str, least: int = 0) -> tuple[int, ...]:
+    """Whole numbers with commas between them; ValueError names the one that is none."""
+    for word in text.split(","):
+        if not (word.strip().isdecimal() and int(word) >= least):
+            raise ValueError(f"{what} '{word}' must be a whole number, at least {least}")
+    return tuple(int(word) for word in text.split(","))
+
+
+def _must_fit(size: int) -> None:
+    """ValueError for an array that this computer cannot hold."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > memory:
+        raise ValueError(f"{size / 1e9:,.1f} GB do not fit in this computer's {memory / 1e9:,.1f} GB of memory")
 
 
 def read_map(name: str, spec: str, values: dict[str, Any]) -> tuple[str, TensorMap]:
@@ -96,7 +162,9 @@ def read_map(name: str, spec: str, values: dict[str, Any]) -> tuple[str, TensorM
     if len(fields) != len(options) or not {"box"} <= fields.keys() <= {"box", "swizzle"}:
         raise click.UsageError(f"--arg {name}={spec}: write tensormap:ARG:box=N,...:swizzle=BYTES")
     try:
-        box = tuple(int(n) for n in fields["box"].split(","))
-        return base, TensorMap(values[base], box, int(fields.get("swizzle", 128)))
+        swizzle = fields.get("swizzle", "128")
+        if swizzle not in SWIZZLES:
+            raise ValueError(f"swizzle '{swizzle}' must be one of {', '.join(SWIZZLES)}")
+        return base, TensorMap(values[base], _naturals("box size", fields["box"], least=1), int(swizzle))
     except ValueError as error:
         raise click.UsageError(f"--arg {name}={spec}: {error}") from None

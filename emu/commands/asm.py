@@ -1,4 +1,4 @@
-"""`warpsmith asm`: what a file assembles to."""
+"""`warpsmith asm`: what a kernel assembles to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import rich_click as click
 
-from emu.commands.common import define_option, machine_option, order_option, read_defines, read_source
+from emu.commands.common import define_option, machine_option, order_option, read_defines, read_kernel
 from emu.machine import Machine, load_machine
 from emu.order import scheduling
 from emu.views.text import count, render, table
@@ -16,16 +16,16 @@ from isa.program import Program
 
 
 @click.command("asm")
-@click.argument("file")
+@click.argument("kernel")
 @define_option
 @machine_option
 @order_option
-def command(file: str, defines: tuple[str, ...], machine: str, order: str | None) -> int:
-    """Assemble FILE (`-`: stdin) and print resources, micro-operations and counts per pipe."""
-    name, text = read_source(file)
+def command(kernel: str, defines: tuple[str, ...], machine: str, order: str | None) -> int:
+    """Assemble KERNEL, a shipped program or a file (`-`: stdin), and print resources, micro-operations and counts per pipe."""
+    name, text, values = read_kernel(kernel, read_defines(defines))
     pipes = load_machine(machine)
     weights = scheduling(order, name)
-    for program in assemble(name, text=text, defines=read_defines(defines), order=weights).programs.values():
+    for program in assemble(name, text=text, defines=values, order=weights).programs.values():
         click.echo(listing(program))
         click.echo()
         click.echo(pipe_counts(program, pipes))

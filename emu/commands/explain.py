@@ -115,7 +115,9 @@ def defines() -> Iterator[tuple[str, str, str, str]]:
 def define(word: str) -> str:
     """An assembler define of the shipped programs."""
     rows = [(name, value, text) for name, other, value, text in defines() if other == word]
-    return "".join(f"define {word} of {name}, default {value}{f': {text}' if text else ''}\n" for name, value, text in rows)
+    return "".join(
+        f"define {word} of {name}, default {value}{f': {text}' if text else ''}\n" for name, value, text in rows
+    )
 
 
 def program(word: str) -> str:
@@ -124,7 +126,11 @@ def program(word: str) -> str:
         return ""
     problem = programs.find(word)
     lines = [f"program {word}: {' '.join((problem.__doc__ or '').split())}"]
-    lines += [f"  --{o.name.replace('_', '-')}  {o.help} (default {o.default})" for o in problem.options]
+    for o in problem.options:
+        name = f"--{o.name.replace('_', '-')}" if o.command_line else f"from Python only, {o.name}="
+        lines.append(f"  {name}  {o.help} (default {o.default})")
+    shapes = ", ".join(f"{name} [{', '.join(axes)}]" for name, axes in problem.axes.items())
+    lines += [f"  --inputs FILE.npz  your own {shapes} instead of random ones"] if shapes else []
     lines += [f"  -D {name}={value}  {text}".rstrip() for owner, name, value, text in defines() if owner == word]
     return "\n".join(lines) + "\n"
 

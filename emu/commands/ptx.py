@@ -6,17 +6,17 @@ from pathlib import Path
 
 import rich_click as click
 
-from emu.commands.common import define_option, read_defines, read_source
+from emu.commands.common import define_option, read_defines, read_kernel
 from isa.expand import expand
 from isa.ptx import to_ptx
 
 
 @click.command("ptx")
-@click.argument("file")
+@click.argument("kernel")
 @define_option
-def command(file: str, defines: tuple[str, ...]) -> int:
-    """Expand FILE (`-`: stdin) to plain PTX on stdout."""
-    name, text = read_source(file)
-    module = expand(text, name, read_defines(defines), [Path(name).parent])
+def command(kernel: str, defines: tuple[str, ...]) -> int:
+    """Expand KERNEL, a shipped program or a file (`-`: stdin), to plain PTX on stdout."""
+    name, text, values = read_kernel(kernel, read_defines(defines))
+    module = expand(text, name, values, [Path(name).parent])
     click.echo(to_ptx(module), nl=False)
     return 0

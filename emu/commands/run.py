@@ -6,9 +6,8 @@ The machine itself is imported only when something runs, so that help and usage 
 from __future__ import annotations
 
 import sys
-import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -17,6 +16,7 @@ from emu.commands.common import (
     Define,
     define_option,
     machine_option,
+    no_kernel,
     order_option,
     read_defines,
     read_source,
@@ -24,11 +24,11 @@ from emu.commands.common import (
 )
 from emu.machine import Machine, load_machine
 from emu.result import Result
-from isa.errors import nearest
 
 if TYPE_CHECKING:
     from programs.problem import Problem
 
+DEFAULT_MAX_CYCLES = 2_000_000_000  # `emu.api`'s, which is too heavy to import for help
 SHAPE = {
     "seqlen": "attention: query rows",
     "seqlen_k": "attention: keys",
@@ -37,18 +37,11 @@ SHAPE = {
     "heads_k": "attention: heads of k and v",
     "batch": "attention: batch",
     "m": "gemm: rows of the result",
-    "n": "gemm: columns of the result",
+    "n": "gemm: columns of the result; vector_add: elements",
     "k": "gemm: depth",
     "rows": "softmax: rows",
     "cols": "softmax: columns",
 }
-
-
-@runtime_checkable
-class Adopts(Protocol):
-    """A problem that takes the user's own inputs."""
-
-    def adopt(self, arrays: dict[str, Any]) -> dict[str, Any]: ...
 
 
 def shape_options(command: Any) -> Any:
@@ -70,10 +63,14 @@ def shape_options(command: Any) -> Any:
 @click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
 @order_option
 @click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument, as above.")
-@click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors instead of random ones.")
+@click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors, which also set the sizes.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Write the whole result as JSON.")
-@click.option("--max-cycles", type=click.IntRange(min=1), help="Stop after so many cycles.")
+@click.option(
+    "--max-cycles",
+    type=click.IntRange(min=1),
+    help=f"Stop after so many cycles (default {DEFAULT_MAX_CYCLES:,}).",
+)
 def command(
     kernel: str,
     machine: str,
@@ -88,7 +85,8 @@ def command(
     """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
 
     Arguments of files: `--arg x=randn:f16[128,64]:seed=1`, `zeros:f32[64]`, `ones:...`, `arange:...`, `data.npy`,
-    `42:u32`, `tensormap:x:box=64,64:swizzle=128` (box innermost first; x another `--arg`).
+    `42:u32`, `tensormap:x:box=64,64:swizzle=128` (box innermost first; swizzle 0, 32, 64 or 128, the default; x another
+    `--arg`).
     """
     loaded = load_machine(machine, overrides)
     given = {name: value for name, value in options.items() if value not in (None, ())}
@@ -113,29 +111,37 @@ def run_program(
     max_cycles: int | None,
 ) -> Result:
     """A shipped program; its problem judges the options."""
+    from emu.commands.arguments import read_npz
     from emu.solve import solve
 
     alien = [option for option in ("grid", "block", "shared", "order", "specs") if option in given]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('specs', 'arg')} is for files; {name} launches itself")
+    kind = programs.find(name)
     try:
-        problem = programs.find(name).from_options(defines, **given)
-        arrays = own_inputs(inputs, problem) if inputs else None
+        arrays = read_npz(inputs) if inputs else None
+        if arrays is not None:
+            given |= own_sizes(kind, arrays, given)
+        problem = kind.from_options(defines, **given)
+        if arrays is not None:
+            arrays = problem.adopt(arrays)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return solve(problem, machine, arrays, max_cycles)
 
 
-def own_inputs(file: str, problem: Problem) -> dict[str, Any]:
-    """The arrays of an .npz file as the problem's inputs; ValueError when they do not fit."""
-    import numpy as np
-
-    if not isinstance(problem, Adopts):
-        raise click.UsageError(f"{problem.kernel} takes no --inputs")
-    if Path(file).exists() and not zipfile.is_zipfile(file):
-        raise click.UsageError(f"--inputs {file}: not an .npz file")
-    with np.load(file, allow_pickle=False) as arrays:
-        return problem.adopt({name: arrays[name] for name in arrays})
+def own_sizes(kind: type[Problem], arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
+    """The size options that the user's arrays imply; an error when the options given say otherwise."""
+    sizes = kind.sizes_of(arrays)
+    for name, size in sizes.items():
+        if given.get(name, size) != size:
+            options = " ".join(f"--{other.replace('_', '-')} {n}" for other, n in sizes.items())
+            shapes = ", ".join(f"{array} {list(arrays[array].shape)}" for array in kind.axes)
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} {given[name]} does not fit --inputs, which has {shapes}: "
+                f"pass {options}, or no sizes at all"
+            )
+    return sizes
 
 
 def run_file(
@@ -146,8 +152,7 @@ def run_file(
     from emu.commands.arguments import read_arguments
 
     if file != "-" and not Path(file).exists():
-        known = programs.names()
-        raise click.UsageError(f"no file '{file}', nor a program: {', '.join(known)}. {nearest(file, known)}".rstrip())
+        raise click.UsageError(no_kernel(file))
     alien = [option for option in given if option in SHAPE or option == "dtype"]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('_', '-')} is for shipped programs; use -D for a file's defines")
@@ -184,7 +189,8 @@ def save_arrays(file: str, result: Result) -> None:
     bits = {1: np.uint8, 2: np.uint16}
     own = {name: array for name, array in result.outputs.items() if array.dtype.isbuiltin == 1}
     others = {name: array.view(bits[array.itemsize]) for name, array in result.outputs.items() if name not in own}
-    np.savez(file, **own, **others)
+    with open(file, "wb") as sink:  # given a name, savez would append .npz to some
+        np.savez(sink, **own, **others)
 
 
 def report(result: Result, json_file: str | None) -> None:

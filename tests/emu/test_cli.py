@@ -1,6 +1,7 @@
 """The command line: output, errors and exit codes; `run` with a stand-in for the machine."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -143,6 +144,8 @@ def test_unknown_machine(warpsmith):
         ("wgmma queue", "a cause of gmma"),
         ("PINGPONG", "define PINGPONG of fa3, default 1"),
         ("fa3", "--seqlen-k"),
+        ("fa3", "from Python only, inputs="),
+        ("gemm", "--inputs FILE.npz  your own a [m, k], b [k, n]"),
         ("WG103", "four warps of the warpgroup"),
     ],
 )
@@ -172,6 +175,15 @@ def test_asm_prints_operations_and_pipes(warpsmith, kernel):
     assert "micro-operations by pipe" in got.out and "EXIT" in got.out
 
 
+def test_asm_and_ptx_know_shipped_programs(warpsmith):
+    got = warpsmith("asm", "gemm", "-D", "STAGES=2")
+    assert got.code == 0 and got.out.startswith("gemm (sm_90a)"), got.err
+    got = warpsmith("ptx", "softmax", "-D", "WARPS=2")
+    assert got.code == 0 and ".entry" in got.out and ".define" not in got.out, got.err
+    got = warpsmith("asm", "fa33")
+    assert got.code == 2 and "did you mean 'fa3'" in got.err
+
+
 def test_assembly_errors_point_at_the_line(warpsmith, tmp_path):
     path = tmp_path / "bad.mptx"
     path.write_text(KERNEL.replace("add.u32", "ad.u32"))
@@ -191,7 +203,7 @@ def test_files_that_are_not_text(warpsmith, tmp_path):
     assert warpsmith("asm", str(tmp_path / "x.ptx")).code == 2
 
 
-@pytest.mark.parametrize("text", ["=3", "1N=3", ""])
+@pytest.mark.parametrize("text", ["=3", "1N=3", "", "N", "N="])
 def test_bad_defines(warpsmith, kernel, text):
     assert warpsmith("ptx", kernel, "-D", text).code == 2
 
@@ -248,6 +260,9 @@ def test_run_a_file(warpsmith, kernel, launches):
     assert "add on h200" in got.out and "warp states" in got.out
 
 
+MAPPED = ("--arg", "a=zeros:f32[128,128]", "--arg")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -260,6 +275,17 @@ def test_run_a_file(warpsmith, kernel, launches):
         (("--grid", "1", "--arg", "x=42:u33"), "--arg x=42:u33"),
         (("--grid", "1", "--arg", "x=tensormap:y:box=8,8"), "not an array"),
         (("--grid", "1", "--arg", "x=zeros:f32[4]", "--arg", "n=1:u32", "--arg", "nn=1:u32"), "no such parameter.*'n'"),
+        (("--grid", "1", "--arg", "x=zeros:f32[99999999999999]"), "do not fit in this computer"),
+        (("--grid", "1", "--arg", "x=zeros:f32[-5]"), "extent '-5' must be a whole number"),
+        (("--grid", "1", "--arg", "x=zeros:f32[]"), "extent '' must be"),
+        (("--grid", "1", "--arg", "x=randn:f32[4]:seed=x"), "seed 'x' must be"),
+        (("--grid", "1", "--arg", "n=8192"), "as in n=8192:u32"),
+        (("--grid", "1", "--arg", "n=-2"), "as in n=-2:s32"),
+        (("--grid", "1", "--arg", "n=1.5"), "as in n=1.5:f32"),
+        (("--grid", "1", "--arg", "n=one:u32"), "'one' is no u32"),
+        (("--grid", "1", *MAPPED, "x=tensormap:a:box=a,b"), "box size 'a' must be"),
+        (("--grid", "1", *MAPPED, "x=tensormap:a:box=8,8:swizzle=none"), "swizzle 'none' must be one of 0, 32"),
+        (("--grid", "1", *MAPPED, "x=tensormap:a:box=128,1"), "swizzle=0"),
         (("--heads", "2"), "--heads is for shipped programs"),
         (("--inputs", "x.npz"), "--inputs belongs to shipped programs"),
         (("--set", "unit.sfu.lane=1"), "did you mean 'unit.sfu.lanes'"),
@@ -356,10 +382,67 @@ def test_wrong_program_runs(warpsmith, launches, args, message):
     assert message in " ".join(got.err.split())
 
 
-def test_own_inputs_must_fit(warpsmith, launches, tmp_path):
-    np.savez(tmp_path / "in.npz", q=np.zeros((1, 2, 3, 4), np.float32))
-    got = warpsmith("run", "fa3", "--seqlen", "128", "--heads", "1", "--inputs", str(tmp_path / "in.npz"))
-    assert got.code == 2 and "input q must have shape" in " ".join(got.err.split())
+@pytest.fixture
+def own(tmp_path):
+    """Save arrays in an .npz file and give its name."""
+
+    def save(**arrays: np.ndarray) -> str:
+        np.savez(tmp_path / "in.npz", **arrays)  # type: ignore[arg-type]
+        return str(tmp_path / "in.npz")
+
+    return save
+
+
+def test_own_inputs_must_fit(warpsmith, launches, own):
+    keys = np.zeros((1, 40, 1, 128), np.float16)
+    file = own(q=np.zeros((1, 17, 1, 128), np.float16), k=keys, v=keys)
+    got = warpsmith("run", "fa3", "--seqlen", "128", "--inputs", file)
+    assert got.code == 2 and not launches
+    assert "pass --batch 1 --seqlen 17 --heads 1 --head-dim 128 --seqlen-k 40" in " ".join(got.err.split())
+    got = warpsmith("run", "fa3", "--inputs", own(q=keys))
+    assert got.code == 2 and "input k is missing" in " ".join(got.err.split())
+    got = warpsmith("run", "fa3", "--inputs", own(q=keys, k=keys, v=keys[:, :8]))
+    assert got.code == 2 and "input v has seqlen_k 8" in " ".join(got.err.split())
+
+
+def test_own_inputs_set_the_sizes(warpsmith, launches, own, monkeypatch):
+    monkeypatch.setattr("emu.solve.load", lambda *_, **__: None)
+    warpsmith("run", "gemm", "--inputs", own(a=np.zeros((9, 16), np.float32), b=np.zeros((16, 8), np.float32)))
+    a, b, c = (argument.array for argument in launches[0]["args"][:3])
+    assert a.shape == (9, 16) and b.shape == (16, 8) and c.shape == (9, 8) and a.dtype == np.float16
+
+
+def test_saved_bf16_is_read_back_as_bits(warpsmith, launches, own, monkeypatch):
+    monkeypatch.setattr("emu.solve.load", lambda *_, **__: None)
+    values = np.arange(1, 129).reshape(1, 1, 1, 128).astype(ml_dtypes.bfloat16)
+    file = own(**dict.fromkeys("qkv", values.view(np.uint16)))
+    warpsmith("run", "fa3", "--dtype", "bf16", "--inputs", file)
+    q = launches[0]["args"][0].array
+    assert q.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(q, values)
+    got = warpsmith("run", "fa3", "--inputs", file)
+    assert got.code == 2 and "--dtype bf16" in " ".join(got.err.split())
+    got = warpsmith("run", "fa3", "--dtype", "bf16", "--inputs", own(**dict.fromkeys("qkv", values.astype(np.int32))))
+    assert got.code == 2 and "must hold floating-point numbers, or bits of bf16" in " ".join(got.err.split())
+
+
+def test_nan_in_the_reference_is_said(warpsmith, launches, own, monkeypatch):
+    monkeypatch.setattr("emu.solve.load", lambda *_, **__: None)
+    got = warpsmith("run", "softmax", "--inputs", own(x=np.full((4, 8), np.nan, np.float32)))
+    assert got.code == 1 and "which has NaN" in " ".join(got.out.split())
+
+
+def test_save_keeps_the_name(warpsmith, kernel, launches, tmp_path):
+    path = tmp_path / "s.txt"
+    got = warpsmith("run", kernel, "--grid", "1", "--arg", "x=ones:f16[8]", "--arg", "n=8:u32", "--save", str(path))
+    assert got.code == 0 and np.load(path)["x"].shape == (8,)
+
+
+def test_help_gives_the_default_of_max_cycles():
+    from emu.api import DEFAULT_MAX_CYCLES
+    from emu.commands import run
+
+    assert run.DEFAULT_MAX_CYCLES == DEFAULT_MAX_CYCLES
 
 
 def test_inputs_must_be_an_npz_file(warpsmith, launches, kernel):
@@ -389,3 +472,44 @@ def test_wrong_numbers_are_a_finding(warpsmith, launches, monkeypatch):
     got = warpsmith("run", "softmax", "--rows", "8", "--cols", "32")
     assert got.code == 1, got.err  # the stand-in computes nothing
     assert "FAILED" in got.out
+
+
+def test_files_that_hold_no_arrays(warpsmith, launches, kernel, own, tmp_path):
+    objects = np.array([{}], dtype=object)
+    np.save(tmp_path / "o.npy", objects)
+    got = warpsmith("run", kernel, "--grid", "1", "--arg", f"x={tmp_path / 'o.npy'}")
+    assert got.code == 2 and "o.npy: not an .npy file, or one that holds Python objects" in " ".join(got.err.split())
+    np.save(tmp_path / "t.npy", np.array(["text"]))
+    got = warpsmith("run", kernel, "--grid", "1", "--arg", f"x={tmp_path / 't.npy'}")
+    assert got.code == 2 and "elements of type <U4" in " ".join(got.err.split())
+    got = warpsmith("run", "softmax", "--inputs", own(x=objects))
+    assert got.code == 2 and "in.npz: damaged" in " ".join(got.err.split())
+
+
+# ---- outputs that fail ----------------------------------------------------------------------------
+
+
+def shell(line: str, **environment: str) -> SimpleNamespace:
+    """Run a line of bash in which `warpsmith` is the command line."""
+    script = f'warpsmith() {{ "{sys.executable}" -m emu.cli "$@"; }}; {line}'
+    run = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    return SimpleNamespace(code=run.returncode, out=run.stdout, err=run.stderr)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_line():
+    got = shell("warpsmith machine show h200 > /dev/full")
+    assert got.code == 2 and got.err == "warpsmith: No space left on device\n"
+
+
+def test_a_reader_that_leaves_is_no_error():
+    got = shell("warpsmith machine show h200 | true; exit ${PIPESTATUS[0]}")
+    assert got.code == 141 and not got.err
+
+
+def test_tables_in_ascii():
+    code = "from emu import cli; cli.execute = lambda: print('\u2500 \u00e9'); cli.main()"
+    got = shell(f'"{sys.executable}" -c "{code}"', PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
+    assert got.out == "- ?\n", got.err

@@ -95,11 +95,27 @@ def test_outliers() -> None:
 def test_user_inputs() -> None:
     problem = programs.find("fa3").from_options(seqlen=8, heads=1)
     arrays = {name: np.ones((1, 8, 1, 128)) for name in "qkv"}
-    adopted = problem.adopt({**arrays, "scale": np.array(0.5)})  # type: ignore[attr-defined]
+    adopted = problem.adopt({**arrays, "scale": np.array(0.5)})
     assert adopted["q"].dtype == np.float16
     assert problem.launch(adopted, sms=1).args[-1] == np.float32(0.5 * math.log2(math.e))
     with pytest.raises(ValueError, match="input v must have shape"):
-        problem.adopt({**arrays, "v": arrays["v"][:, :4]})  # type: ignore[attr-defined]
+        problem.adopt({**arrays, "v": arrays["v"][:, :4]})
+    with pytest.raises(ValueError, match="scale must be one number"):
+        problem.adopt({**arrays, "scale": np.ones(2)})
+
+
+@pytest.mark.parametrize("name", programs.names())
+def test_sizes_of_inputs(name: str) -> None:
+    """Inputs tell their sizes, and are adopted as they are."""
+    kind = programs.find(name)
+    problem = kind.from_options(**SMALL[name])
+    inputs = problem.make_inputs()
+    sizes = kind.sizes_of(inputs)
+    assert SMALL[name].items() <= sizes.items()
+    adopted = kind.from_options(**sizes).adopt(inputs)
+    assert all(np.array_equal(adopted[key], inputs[key]) for key in inputs)
+    with pytest.raises(ValueError, match="must have shape"):
+        kind.sizes_of({key: value[None] for key, value in inputs.items()})
 
 
 @pytest.mark.parametrize(
@@ -119,6 +135,12 @@ def test_user_inputs() -> None:
 def test_refused_options(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         programs.find(name).from_options(**options)
+
+
+def test_a_problem_without_axes_takes_no_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(programs.find("softmax"), "axes")
+    with pytest.raises(ValueError, match="softmax makes its own inputs"):
+        programs.find("softmax").sizes_of({})
 
 
 def test_unknown_program() -> None:
