@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from emu.memory_map import MemoryMap
@@ -23,7 +24,7 @@ from emu.units import common
 from emu.units.mbarrier import expected_of, pending_of, phase_of, tx_of
 
 # Fault kind -> (rule, message, remedy); `address`, `aux`, `where` are filled in.
-FAULTS = {
+TEMPLATES = {
     common.F_TRAP: ("TRAP", "the program executed trap", ""),
     common.F_SHARED_RANGE: (
         "MEM101",
@@ -106,6 +107,61 @@ FAULTS = {
         "",
     ),
 }
+# The parts that are filled in, in the words of `warpsmith explain`.
+WORDS = {"{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>"}
+
+
+def in_words(message: str) -> str:
+    """The message of a fault with words for what a run fills in."""
+    for part, word in WORDS.items():
+        message = message.replace(part, word)
+    return re.sub(r"\{address:[^}]*\}", "<address>", message)
+
+
+# As `TEMPLATES`, for readers.
+FAULTS = {kind: (rule, in_words(message), remedy) for kind, (rule, message, remedy) in TEMPLATES.items()}
+
+# Rules of findings that are no fault of an instruction, and words of the reports: meaning and remedy.
+NOTES = {
+    "TRAP": (
+        "fault",
+        "the program executed trap, as programs do where they detect a mistake of their own",
+        "see the line that it names",
+    ),
+    "LIMIT": (
+        "limit",
+        "the run stopped at its limit of cycles while warps were still running",
+        "raise the limit, or look for a loop that does not end",
+    ),
+    "ASM": (
+        "info",
+        "a warning of the assembler, such as spills or an ignored setmaxnreg",
+        "`warpsmith asm FILE` shows it too",
+    ),
+    "deadlock": (
+        "result",
+        "no warp can issue and no copy or wgmma is in flight; the report says what each warp waits for (exit code 3)",
+        "find the missing arrival, bytes or warp that it names",
+    ),
+    "occupancy": (
+        "result",
+        "CTAs that reside on an SM together, limited by warps, threads, registers, shared memory and CTA slots",
+        "",
+    ),
+    "swizzle": (
+        "word",
+        "the pattern that spreads 16-byte chunks of a tile over the banks: chunk c of row r lies at c ^ (r % 8) with 128 bytes",
+        "tensor map and wgmma descriptor must agree, on tiles aligned to 1024 bytes",
+    ),
+}
+
+
+def note(word: str) -> str:
+    """`explain` of a finding's rule or a word of the reports; empty for any other word."""
+    if word not in NOTES:
+        return ""
+    kind, meaning, remedy = NOTES[word]
+    return f"{kind} {word}: {meaning}{f'; {remedy}' if remedy else ''}\n"
 
 
 def place(sm: StreamingMultiprocessor, pc: int) -> tuple[str, str, str]:
@@ -121,7 +177,7 @@ def place(sm: StreamingMultiprocessor, pc: int) -> tuple[str, str, str]:
 def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     """The first fault of a run."""
     S = sm.sm[0]
-    rule, message, remedy = FAULTS[int(S["fault"])]
+    rule, message, remedy = TEMPLATES[int(S["fault"])]
     address = int(S["fault_address"])
     message = message.format(address=address, aux=int(S["fault_aux"]), where=memory.describe(address))
     location, _, text = place(sm, int(S["fault_pc"]))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isa import registry
-from isa.budget import judge
+from isa.budget import ignore_setmaxnreg, judge
 from isa.encode import encode
-from isa.errors import AssemblyError, UnsupportedError, nearest
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering
@@ -25,6 +25,10 @@ from isa.tidy import tidy
 from isa.uniform import move_uniform
 
 Define = int | float | str
+# `.target` -> the implemented target.  sm_7x lacks what all forms assume; sm_12x is no superset of sm_100.
+TARGETS = {name: name for name in registry.ALL_TARGETS}
+TARGETS |= {f"sm_{n}": "sm_80" for n in (86, 87, 88, 89)}
+TARGETS |= {f"sm_{n}{variant}": "sm_100a" for n in (100, 101, 103, 110) for variant in ("", "a", "f")}
 
 
 @dataclass
@@ -48,7 +52,7 @@ class _Sources:
     """Lines of the source files, for messages and reports."""
 
     def __init__(self, file: str, text: str) -> None:
-        self.lines = {file: text.splitlines()}
+        self.lines = {file: text.removeprefix("\ufeff").splitlines()}
 
     def line(self, pos: Pos) -> str:
         """The author's line at `pos`, empty when the file cannot be read."""
@@ -59,7 +63,7 @@ class _Sources:
         """All lines of a file."""
         if file not in self.lines:
             path = Path(file)
-            self.lines[file] = path.read_text().splitlines() if path.is_file() else []
+            self.lines[file] = path.read_text("utf-8-sig").splitlines() if path.is_file() else []
         return self.lines[file]
 
 
@@ -79,15 +83,16 @@ def assemble(
     """
     registry.load()
     path = Path(source) if source is not None else Path("<text>")
-    text = path.read_text() if text is None else text
+    text = path.read_text("utf-8-sig") if text is None else text
     module = expand(text, str(path), defines or {}, (path.parent,))
     sources = _Sources(str(path), text)
+    aim = _target(module, sources)
     programs: dict[str, Program] = {}
     errors: list[AssemblyError] = []
     for entry in module.kernels:
         if kernel is None or entry.name == kernel:
             try:
-                programs[entry.name] = _kernel(module, entry, sources, order)
+                programs[entry.name] = _kernel(module, entry, aim, sources, order)
             except AssemblyError as error:
                 errors.append(error)
     if errors:
@@ -97,9 +102,10 @@ def assemble(
     return Assembly(module, programs)
 
 
-def _kernel(module: Module, kernel: Kernel, sources: _Sources, order: Weights | None) -> Program:
+def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: Weights | None) -> Program:
     layout = Layout(module, kernel)
-    code = Lowering(kernel, target(module.target), layout, sources.line).run()
+    code = Lowering(kernel, aim, layout, sources.line).run()
+    ignored = ignore_setmaxnreg(code)
     simplify(code)
     move_uniform(code)
     if order is not None:
@@ -108,16 +114,27 @@ def _kernel(module: Module, kernel: Kernel, sources: _Sources, order: Weights | 
     allocation, g = allocate(code)
     files = dict.fromkeys(op.pos.file for op in code.ops)
     program = encode(code, g, allocation, layout, {f: sources.of(f) for f in files})
+    program.warnings += ignored
     judge(program, allocation.demand, PREDICATES)
     return program
 
 
 def target(text: str) -> str:
-    """The implemented target that a `.target` line means: sm_86 is read as sm_80, sm_103a as sm_100a."""
-    name = text.split(",")[0].strip()
-    if name in registry.ALL_TARGETS:
-        return name
-    digits = "".join(c for c in name if c.isdigit())
-    if digits.startswith("8"):
-        return "sm_80"
-    return "sm_100a" if digits.startswith("1") else name
+    """The implemented target that a `.target` line means: sm_86 is read as sm_80, sm_103a as sm_100a.
+
+    KeyError for targets that are none, or whose instructions are not those of an implemented one.
+    """
+    return TARGETS[text.split(",")[0].strip()]
+
+
+def _target(module: Module, sources: _Sources) -> str:
+    """The target of a module; one error at its `.target` line when it is not implemented."""
+    try:
+        return target(module.target)
+    except KeyError:
+        pos = module.target_at or Pos(module.file, 1, 1)
+        known = ", ".join(registry.ALL_TARGETS)
+        others = "sm_86 to sm_89 as sm_80, sm_100 to sm_110 as sm_100a"
+        hint = f"write .target sm_90a; supported are {known}, and {others}"
+        finding = Diagnostic(pos, f"the target '{module.target}' is not supported", hint, sources.line(pos))
+        raise AssemblyError([finding]) from None

@@ -8,11 +8,35 @@ from isa.cfg import Graph, immediate_dominators, reverse_postorder
 from isa.liveness import Liveness, walk
 from isa.lowering import Code, MicroOp
 from isa.program import Program
+from isa.syntax import Kernel
 
 REGISTER_FILE = 65536  # 32-bit registers an SM (PTX ISA: compute capability 8.0 and later)
 MAX_REGISTERS = 255  # a thread, by the encoding of instructions
 ENTRY = 0  # the part of a kernel that no setmaxnreg dominates
 COUNT = 0xFFFFFFFF  # the register count in the immediate of setmaxnreg
+
+
+def launch_registers(kernel: Kernel) -> int | None:
+    """Registers a thread at launch where the directives fix them, as `ptxas` sees it: `.maxnreg`, or
+    `.minnctapersm` with `.reqntid` or `.maxntid`."""
+    limits = dict(kernel.performance)
+    if "maxnreg" in limits:
+        return limits["maxnreg"][0]
+    threads = limits.get("reqntid", limits.get("maxntid"))
+    if threads is None or "minnctapersm" not in limits:
+        return None
+    return min(MAX_REGISTERS, REGISTER_FILE // (math.prod(threads) * limits["minnctapersm"][0]) // 8 * 8)
+
+
+def ignore_setmaxnreg(code: Code) -> list[str]:
+    """Drop every setmaxnreg of a kernel whose registers at launch are not known, as `ptxas` does; the warnings."""
+    found = [i for i, op in enumerate(code.ops) if op.micro.unit == "setmaxnreg"]
+    if not found or launch_registers(code.kernel) is not None:
+        return []
+    first = code.ops[found[0]].pos
+    code.drop(set(found))
+    why = "is ignored, as ptxas does (C7508): the register count at entry is not known"
+    return [f"{code.kernel.name}: setmaxnreg ({first}) {why}; add .maxnreg, or .minnctapersm beside .reqntid"]
 
 
 def part_caps(code: Code, g: Graph) -> list[int]:

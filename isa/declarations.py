@@ -7,11 +7,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from isa import tree
+from isa.errors import nearest
 from isa.expressions import ExpressionError, Scope, integer, operand, splice
 from isa.syntax import Operand, Param, Pos, RegDecl, VarDecl, Vec
 from isa.tree import At
 
 Place = Callable[[At], Pos]
+# Performance directives that the emulator reads: most numbers, and an example of them; others it ignores.
+LIMITS = {
+    "maxntid": (3, "128, 1, 1"),
+    "reqntid": (3, "128, 1, 1"),
+    "maxnreg": (1, "168"),
+    "minnctapersm": (1, "2"),
+}
+OTHER_LIMITS = (
+    "maxnctapersm", "noreturn", "pragma", "reqnctapercluster", "explicitcluster", "maxclusterrank",
+    "blocksareclusters", "abi_preserve", "abi_preserve_control",
+)  # fmt: skip
 
 
 def registers(raw: tree.Declaration, scope: Scope, pos: Pos) -> RegDecl:
@@ -58,9 +70,24 @@ def kernel_params(raws: tuple[tree.Declaration, ...], scope: Scope, place: Place
 
 def performance(raws: Iterable[tree.RawDirective], scope: Scope) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """`.reqntid 384, 1, 1` and its like."""
-    return tuple(
-        (splice(raw.name, scope), tuple(integer(arg, scope, f".{raw.name}") for arg in raw.args)) for raw in raws
-    )
+    return tuple(_limit(raw, scope) for raw in raws)
+
+
+def _limit(raw: tree.RawDirective, scope: Scope) -> tuple[str, tuple[int, ...]]:
+    """One performance directive; those that the emulator reads have 1 to `LIMITS` positive numbers."""
+    name = splice(raw.name, scope)
+    values = tuple(integer(arg, scope, f".{name}") for arg in raw.args)
+    most, example = LIMITS.get(name, (0, ""))
+    if not most and name not in OTHER_LIMITS:
+        known = [f".{n}" for n in (*LIMITS, *OTHER_LIMITS)]
+        hint = nearest(f".{name}", known) or f"known: {', '.join(known)}"
+        raise ExpressionError(raw.at, f"'.{name}' is no directive of a kernel", hint)
+    if most and not 1 <= len(values) <= most:
+        needed = "1 number" if most == 1 else f"1 to {most} numbers"
+        raise ExpressionError(raw.at, f".{name} needs {needed}, found {len(values)}", f"write .{name} {example}")
+    if most and min(values) < 1:
+        raise ExpressionError(raw.at, f".{name} {min(values)} is not positive", f"write .{name} {example}")
+    return name, values
 
 
 def type_bytes(kind: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from isa import micro
+from isa.budget import launch_registers
 from isa.cfg import Graph, reconvergence
 from isa.layout import Layout
 from isa.lowering import Code, MicroOp
@@ -167,6 +168,7 @@ def _signed(imm: int) -> int:
 def encode(code: Code, g: Graph, allocation: Allocation, layout: Layout, source: dict[str, list[str]]) -> Program:
     """The encoded program of one kernel (its register cap is judged by `isa.assembler`)."""
     encoder = _Encoder(code, g, allocation)
+    moves = any(op.micro.unit == "setmaxnreg" for op in code.ops)  # registers: then the launch takes them all
     instrs = encoder.instructions()
     roles = list(dict.fromkeys(op.role or DEFAULT_ROLE for op in code.ops))
     performance = dict(code.kernel.performance)
@@ -188,7 +190,7 @@ def encode(code: Code, g: Graph, allocation: Allocation, layout: Layout, source:
         shared_static=layout.shared_end - SHARED_BASE,
         shared_symbols=layout.in_space("shared"),
         block_hint=(hint[0], hint[1], hint[2]) if hint else None,
-        max_registers=performance.get("maxnreg", (None,))[0],
+        max_registers=launch_registers(code.kernel) if moves else performance.get("maxnreg", (None,))[0],
         min_ctas=performance.get("minnctapersm", (0,))[0],
         lines=[op.pos for op in code.ops],
         roles=roles,

@@ -60,5 +60,7 @@ class UnsupportedError(AssemblyError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` for the closest known spelling, or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    spellings = list(known)
+    swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
+    close = [k for k in spellings if k in swapped] or difflib.get_close_matches(word, spellings, n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else ""

@@ -79,6 +79,7 @@ class _Expander:
         self.macros: dict[str, tuple[tree.Macro, str]] = {}
         self.defines: dict[str, Constant] = {}
         self.header: dict[str, str] = {}
+        self.header_at: dict[str, Pos] = {}
         self.out: list[Any] = []
         self.inside_kernel = False
         self.role = ""
@@ -95,7 +96,7 @@ class _Expander:
                 raise self.error((1, 1), f"the program has no .{kind}", f"begin with .{kind} {example}")
         size = int(self.header.get("address_size", "64"))
         header = self.header["version"], self.header["target"], size
-        return Module(*header, tuple(self.out), self.file, dict(self.defines))
+        return Module(*header, tuple(self.out), self.file, dict(self.defines), self.header_at["target"])
 
     # ---- errors and places ----
 
@@ -232,6 +233,7 @@ class _Expander:
 
     def head(self, raw: tree.Header) -> None:
         before = self.header.setdefault(raw.kind, raw.value)
+        self.header_at.setdefault(raw.kind, self.pos(raw.at))
         if before != raw.value:
             raise self.error(raw.at, f".{raw.kind} is already {before}")
 

@@ -14,7 +14,7 @@ from isa.forms import TYPES, Slot, Template, match_qualifiers, operand_type, tem
 from isa.operands import Names, OperandError, convert
 from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Sink
-from isa.vocabulary import OPCODES, QUALIFIERS, compound
+from isa.vocabulary import OPCODES, QUALIFIERS, compound, instead
 
 
 class Matched:
@@ -169,7 +169,8 @@ def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
     forms = [f for f in registry.FORMS.get(base, []) if compound(f.syntax) == compound(instr.opcode)]
     if not forms:
         if base in OPCODES:
-            return UnsupportedError([Diagnostic(instr.pos, f"'{instr.opcode}' is not implemented", "", line)])
+            message = f"'{instr.opcode}' is not implemented"
+            return UnsupportedError([Diagnostic(instr.pos, message, instead(base), line)])
         hint = nearest(base, registry.FORMS)
         return AssemblyError([Diagnostic(instr.pos, f"unknown instruction '{instr.opcode}'", hint, line)])
     templates = [template(f) for f in forms]

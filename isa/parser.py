@@ -29,6 +29,7 @@ _REGISTER = re.compile(r"%[\w$]+")
 
 def parse(text: str, file: str) -> tree.Source:
     """Parse PTX or mini-PTX; raises AssemblyError with the place, what was expected and a remedy."""
+    text = text.removeprefix("\ufeff")  # the mark that some editors put in front of UTF-8
     body = _run(text, "module", file, text, (1, 1))
     return tree.Source(file, tuple(body), text.splitlines())
 

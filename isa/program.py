@@ -88,7 +88,7 @@ class Program:
     shared_static: int  # bytes of .shared variables (dynamic ones start after), from SHARED_BASE
     shared_symbols: dict[str, int]  # shared addresses
     block_hint: tuple[int, int, int] | None  # .reqntid
-    max_registers: int | None  # .maxnreg
+    max_registers: int | None  # .maxnreg; with setmaxnreg what the directives fix for the launch
     min_ctas: int
     lines: list[Pos]  # per instruction
     roles: list[str]  # role names; index per instruction in role_of

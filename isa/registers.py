@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from isa.budget import ENTRY, MAX_REGISTERS, live_under
+from isa.budget import ENTRY, MAX_REGISTERS, launch_registers, live_under
 from isa.cfg import Graph, graph
 from isa.liveness import Liveness, analyse, walk
 from isa.lowering import Code, MicroOp
@@ -52,7 +52,7 @@ def allocate(code: Code) -> tuple[Allocation, Graph]:
     where = _clusters(code.ops, live, clash)
     _coalesce(code.ops, g, live, where)
     parts = live_under(code.ops, g, live)
-    entry = dict(code.kernel.performance).get("maxnreg", (MAX_REGISTERS,))[0]
+    entry = launch_registers(code.kernel) or MAX_REGISTERS
     allocation = _colour(where, [(entry if cap == ENTRY else cap, mask) for cap, mask in parts.items()], pressure)
     registers = {w: r for w, r in allocation.row.items() if not where[w][0].predicate}
     for cap, mask in parts.items():

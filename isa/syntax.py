@@ -231,6 +231,7 @@ class Module:
     items: tuple[VarDecl | Kernel | Directive, ...]
     file: str
     defines: dict[str, int | float | str] = field(default_factory=dict)
+    target_at: Pos | None = field(default=None, compare=False)  # of the `.target` line
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

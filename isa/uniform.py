@@ -40,9 +40,8 @@ def move_uniform(code: Code) -> None:
             op = code.ops[i]
             if i in moved or op.guard is not None or op.micro.name not in UNIFORM:
                 continue
-            results = words(op.results)
-            reads = [(j, w) for w in results for j in readers.get(w, ())]
-            if reads and all(j in moved or w in taken[j] for j, w in reads):
+            used = [w for w in words(op.results) if w in readers]
+            if used and all(j in moved or w in taken[j] for w in used for j in readers[w]):
                 moved.add(i)
                 changed = True
     for i in moved:

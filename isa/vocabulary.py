@@ -7,6 +7,40 @@ OPCODES = frozenset(
     ["abs", "activemask", "add", "addc", "alloca", "and", "applypriority", "atom", "bar", "barrier", "bfe", "bfi", "bfind", "bmsk", "bra", "brev", "brkpt", "brx", "call", "clmad", "clusterlaunchcontrol", "clz", "cnot", "copysign", "cos", "cp", "createpolicy", "cvt", "cvta", "discard", "div", "dp2a", "dp4a", "elect", "ex2", "exit", "fence", "fma", "fns", "getctarank", "griddepcontrol", "isspacep", "istypep", "ld", "ldmatrix", "ldu", "lg2", "lop3", "mad", "mad24", "madc", "mapa", "match", "max", "mbarrier", "membar", "min", "mma", "mov", "movmatrix", "mul", "mul24", "multimem", "nanosleep", "neg", "not", "or", "pmevent", "popc", "prefetch", "prefetchu", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt", "sad", "selp", "set", "setmaxnreg", "setp", "shf", "shfl", "shl", "shr", "sin", "slct", "sqrt", "st", "stackrestore", "stacksave", "stmatrix", "sub", "subc", "suld", "suq", "sured", "sust", "szext", "tanh", "tcgen05", "tensormap", "testp", "tex", "tld4", "trap", "txq", "vabsdiff", "vadd", "vmad", "vmax", "vmin", "vote", "vset", "vshl", "vshr", "vsub", "wgmma", "wmma", "xor"]
 )
 
+# What to write instead of instructions that are not implemented.
+_WIDE = "use 64-bit arithmetic (add.u64, sub.u64, mul.wide, mad.wide)"
+_OWN = "let each thread or CTA write an element of its own, and sum them with shfl.sync or in a second kernel"
+_LOAD = "use ld.global or bulk copies with a tensor map (cp.async.bulk.tensor)"
+_PARTS = "use bfe or prmt to take the parts, and full-width arithmetic on them"
+_TENSOR = "use wgmma.mma_async (sm_90a), or fma on registers"
+INSTEAD = (
+    dict.fromkeys(("addc", "subc", "madc"), _WIDE)
+    | dict.fromkeys(("atom", "red", "multimem"), _OWN)
+    | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
+    | dict.fromkeys(("dp2a", "dp4a", "vadd", "vsub", "vmad", "vabsdiff", "vmax", "vmin", "vset"), _PARTS)
+    | dict.fromkeys(("mma", "wmma", "tcgen05"), _TENSOR)
+    | dict.fromkeys(("match", "redux"), "use a loop of shfl.sync")
+    | {"brx": "use setp and bra", "call": "write a .macro, or inline the body", "ldu": "use ld.global.nc"}
+)
+
+
+def instead(opcode: str) -> str:
+    """The remedy for an instruction of PTX that is not implemented."""
+    known = "docs/language.md lists what is implemented and what is not"
+    return f"{INSTEAD[opcode]}; {known}" if opcode in INSTEAD else known
+
+
+def unimplemented(word: str) -> str:
+    """`explain` of an instruction that is recognised but not implemented; empty for any other word."""
+    from isa import registry  # what is implemented is declared there
+
+    opcode = word.split(".")[0]
+    registry.load()
+    if opcode not in OPCODES or opcode in registry.FORMS:
+        return ""
+    return f"instruction {opcode}: recognised, but not implemented (exit code 4); {instead(opcode)}\n"
+
+
 # Instructions of more than one component whose shorter prefix is another instruction.
 COMPOUNDS = frozenset(
     ["barrier.cluster", "cp.async", "cp.async.bulk", "cp.async.bulk.commit_group", "cp.async.bulk.prefetch", "cp.async.bulk.prefetch.tensor", "cp.async.bulk.tensor", "cp.async.bulk.wait_group", "cp.async.commit_group", "cp.async.mbarrier", "cp.async.wait_all", "cp.async.wait_group", "cp.reduce.async.bulk", "cp.reduce.async.bulk.tensor", "fence.proxy", "fence.mbarrier_init", "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.complete_tx", "mbarrier.expect_tx", "mbarrier.init", "mbarrier.inval", "mbarrier.pending_count", "mbarrier.test_wait", "mbarrier.try_wait", "mma.sp", "mma.sync", "prefetch.tensormap", "wgmma.commit_group", "wgmma.fence", "wgmma.mma_async", "wgmma.mma_async.sp", "wgmma.wait_group"]

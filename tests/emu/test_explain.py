@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.explain import FAULTS
+from emu.explain import FAULTS, TEMPLATES, note
 from emu.units import common
 from programs.tensormap import TensorMap
 
@@ -102,8 +102,17 @@ def test_every_fault_has_words() -> None:
     kinds = {value for name, value in vars(common).items() if name.startswith("F_")} - {common.F_NONE}
     assert kinds == set(FAULTS)
     assert len({rule for rule, _, _ in FAULTS.values()}) == len(FAULTS)
-    for _, message, _ in FAULTS.values():
-        assert "{" not in message.format(address=1, aux=2, where="x")
+    for kind, (_, template, _) in TEMPLATES.items():
+        assert "{" not in template.format(address=1, aux=2, where="x")
+        assert "{" not in FAULTS[kind][1]
+
+
+def test_rules_in_words() -> None:
+    found = {rule: message for rule, message, _ in FAULTS.values()}
+    assert found["MEM103"] == "global access of <n> bytes at <address> is outside every array (the nearest array)"
+    assert found["WL103"].endswith("by lanes <mask> only") and found["BA103"].startswith("barrier <n>: ")
+    assert note("LIMIT").startswith("limit LIMIT: ") and note("TRAP").startswith("fault TRAP: ")
+    assert note("deadlock") and note("occupancy") and note("swizzle") and not note("nonsense")
 
 
 def test_the_first_fault_counts(ptx: Any) -> None:

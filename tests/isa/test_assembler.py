@@ -1,6 +1,7 @@
 """The driver: kernels by name, caps and spills, listings, register counts beside those of ptxas."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,60 @@ def test_a_loop_repeats_no_finding():
 )
 def test_targets(line, name):
     assert target(line) == name
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_12", "sm_120", "sm_121a", "sm_800", "foo"])
+def test_another_target_is_one_error_at_its_line(name):
+    with pytest.raises(AssemblyError) as caught:
+        assemble(text=SAXPY.replace("sm_90a", name))
+    (finding,) = caught.value.diagnostics
+    assert (finding.pos.line, finding.source) == (2, f".target {name}")
+    assert name in finding.message and "sm_90a" in finding.hint
+
+
+DIRECTIVES = {
+    "": None,
+    ".reqntid 384, 1, 1": None,
+    ".maxntid 384, 1, 1": None,
+    ".maxnreg 168": 168,
+    ".reqntid 384, 1, 1 .minnctapersm 1": 168,
+    ".maxntid 256, 1, 1 .minnctapersm 2": 128,
+}
+
+
+def moving(directives):
+    text = SAXPY.replace(".reqntid 128, 1, 1", directives)
+    return text.replace("DONE:", "setmaxnreg.dec.sync.aligned.u32 24;\nDONE:")
+
+
+@pytest.mark.parametrize("directives", DIRECTIVES)
+def test_setmaxnreg_needs_a_known_register_count(directives):
+    program = assemble(text=moving(directives)).program()
+    known = DIRECTIVES[directives]
+    assert program.max_registers == known
+    assert ("USETMAXREG" in program.micro_names) == (known is not None)
+    assert [".maxnreg" in w for w in program.warnings] == ([] if known else [True])
+
+
+@pytest.mark.parametrize("directives", DIRECTIVES)
+def test_ptxas_ignores_the_same_setmaxnreg(directives, ptxas):
+    accepted, messages = ptxas(moving(directives), "sm_90a", "-v")
+    known = DIRECTIVES[directives]
+    assert accepted and ("'setmaxnreg' ignored" in messages) == (known is None)
+    assert known is None or f"Used {known} registers" in messages
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path):
+    file = tmp_path / "k.ptx"
+    file.write_text(SAXPY, encoding="utf-8-sig")
+    assert assemble(file).program().source[str(file)][0] == ".version 8.0"
+    assert assemble(text="\ufeff" + SAXPY).program().source["<text>"][0] == ".version 8.0"
+
+
+def test_long_code_takes_time_in_proportion():
+    """12,000 rounds took 27 s when every definition looked at every use."""
+    body = "mov.u32 %r1, 3;\n.for i in (0, 12000) { mad.lo.u32 %r1, %r1, %r1, %r1; }\nst.global.u32 [%rd2], %r1;\n"
+    start = time.process_time()
+    program = assemble(text=SAXPY.replace("DONE:", body + "DONE:")).program()
+    assert program.micro_names.count("IMAD") > 12000
+    assert time.process_time() - start < 15

@@ -361,3 +361,23 @@ def test_module_is_plain() -> None:
     module = expand(HEAD + ".address_size 64\n.visible .entry k() { ret; }", "k.ptx")
     assert isinstance(module, Module) and (module.version, module.target, module.address_size) == ("8.0", "sm_90a", 64)
     assert module.kernels[0].linkage == "visible" and module.file == "k.ptx" and module.defines == {}
+
+
+LIMITS = {
+    ".maxnreg": "needs 1 number, found 0",
+    ".minnctapersm .maxnreg 32": "needs 1 number, found 0",
+    ".maxnreg 32, 64": "needs 1 number, found 2",
+    ".reqntid 1, 1, 1, 1": "needs 1 to 3 numbers, found 4",
+    ".reqntid 128, 0": "is not positive",
+    ".maxnregs 32": "is no directive of a kernel",
+    ".maxnreg .u32": "needs 1 number, found 0",
+}
+
+
+@pytest.mark.parametrize("text", LIMITS)
+def test_broken_limits_of_a_kernel(text: str) -> None:
+    with pytest.raises(AssemblyError) as caught:
+        expand(f".version 8.0 .target sm_90a\n.entry k()\n{text}\n{{ ret; }}", "k.ptx")
+    (finding,) = caught.value.diagnostics
+    assert LIMITS[text] in finding.message
+    assert (finding.pos.line, finding.pos.col) == (3, 1) and finding.hint and finding.source == text

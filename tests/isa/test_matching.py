@@ -12,7 +12,7 @@ from isa.matching import spelled
 from isa.operands import compatible, constant
 from isa.registry import Form
 from isa.syntax import Float, Int
-from isa.vocabulary import OPCODES, compound
+from isa.vocabulary import OPCODES, compound, unimplemented
 
 HEADER = """.version 8.0
 .target sm_90a
@@ -221,3 +221,20 @@ def test_register_types_follow_ptxas(ptxas):
     for kind, declared in itertools.product(("b32", "u32", "f32", "b64", "b16", "u16"), registers):
         line = f"mov.{kind} {registers[declared]}, {registers[declared]};"
         assert ptxas(kernel(line), "sm_90a")[0] == compatible(kind, declared, relaxed=False), line
+
+
+@pytest.mark.parametrize(("line", "words"), [("red.global.add.u32 [%rd1], 1;", "shfl.sync"), ("szext.wrap.s32 %r1, %r2, 3;", "")])
+def test_what_is_not_implemented_has_a_remedy(line, words):
+    (finding,) = error(line).diagnostics
+    assert "is not implemented" in finding.message
+    assert words in finding.hint and "docs/language.md" in finding.hint
+
+
+def test_explanation_of_what_is_not_implemented():
+    assert "instruction atom: recognised, but not implemented" in unimplemented("atom.add")
+    assert unimplemented("add.s32") == unimplemented("nonsense") == ""
+
+
+@pytest.mark.parametrize(("word", "meant"), [("mda", "mad"), ("amd", "mad"), ("sbu", "sub"), ("mxa", "max")])
+def test_suggestions_prefer_swapped_letters(word, meant):
+    assert f"'{meant}'" in error(f"{word}.s32 %r1, %r2, %r3;").diagnostics[0].hint
