@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from isa.cfg import graph
-from isa.liveness import analyse, walk
+from isa.liveness import Access, analyse, walk
 from isa.lowering import Code, MicroOp
 from isa.registry import Const, PredConst
 from isa.simplify import negated, pure, words
 
 LONGEST = 4  # operations that go under a guard instead of behind a branch (ptxas 13.0 still does this for 4)
+NOTHING = Access(0, 0, 0, 0, None)
 GUARDED = ("mbar_arrive",)  # routines besides memory accesses that ptxas guards
 
 
@@ -41,8 +42,12 @@ def _drop_dead(code: Code) -> None:
     while dead:
         g = graph(code.ops, code.labels)
         live = analyse(code.ops, g)
-        held = [step for b in range(g.count) for step in walk(code.ops, g, live, b)]
-        dead = {i for i, words_kept in held if pure(code.ops[i]) and not words_kept & live.access[i].defs}
+        dead = set()
+        for b in range(g.count):
+            for i, held in walk(code.ops, g, live, b):
+                if pure(code.ops[i]) and not held & live.access[i].defs:
+                    dead.add(i)
+                    live.access[i] = NOTHING  # the walk goes on as if it were not there: chains go in one round
         code.drop(dead)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from emu.machine import load_machine
+from isa import tidy
 from isa.assembler import assemble, target
 from isa.errors import AssemblyError
 from isa.listing import counts, listing
@@ -186,3 +188,14 @@ def test_long_code_takes_time_in_proportion():
     program = assemble(text=SAXPY.replace("DONE:", body + "DONE:")).program()
     assert program.micro_names.count("IMAD") > 12000
     assert time.process_time() - start < 15
+
+
+def test_a_chain_of_dead_operations_goes_in_one_round(monkeypatch):
+    rounds = []
+    analyse = tidy.analyse
+    monkeypatch.setattr(tidy, "analyse", lambda *args: rounds.append(1) or analyse(*args))
+    body = "mov.u32 %r1, 3;\n.for i in (0, 50) { ld.global.u32 %r2, [%rd2]; add.u32 %r1, %r1, %r2; }\n"
+    order = load_machine("h200").timing
+    program = assemble(text=SAXPY.replace("DONE:", body + "DONE:"), order=order).program()
+    assert program.micro_names.count("LDG") == 52 and program.micro_names.count("IADD3") < 5
+    assert len(rounds) <= 3
