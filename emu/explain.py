@@ -253,7 +253,7 @@ def _mbarrier(sm: StreamingMultiprocessor, W: Any) -> str:
         name = f" ({symbol}{f' + {offset - at}' if offset > at else ''})"
     missing = [f"{pending} of {expected_of.py_func(word)} arrivals"] if pending else []
     if tx:
-        missing.append(f"{tx} bytes" if tx > 0 else f"an expect_tx for {-tx} bytes that came unannounced")
+        missing.append(f"{tx} bytes" if tx > 0 else f"an expect_tx for {-tx} bytes more: copies brought more than was announced")
     return (
         f"mbarrier at {offset:#x}{name}: waits for the phase of parity {int(W['wait_aux'])}, "
         f"current parity {phase_of.py_func(word)}, pending: {' and '.join(missing) or 'nothing'}"

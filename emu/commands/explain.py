@@ -17,6 +17,7 @@ from isa import registry, shorthand
 from isa.errors import nearest
 from isa.forms import template
 from isa.micro import MICROS
+from isa.vocabulary import unimplemented
 
 DEFINE = re.compile(r"^\.define\s+(?P<name>\w+)\s*=\s*(?P<value>[^/\s]+)\s*(?://\s*(?P<text>.*))?$", re.MULTILINE)
 RULE = re.compile(r"[A-Z]{2,3}\d{3}")
@@ -30,7 +31,17 @@ def command(word: str, machine: str) -> int:
     """Explain WORD: a PTX instruction or short spelling, a micro-operation, a stall reason or its cause, a pipe, a
     timing class, a machine parameter (or the start of several), a program, a program's define, or a fault's rule."""
     loaded = load_machine(machine)
-    readers: tuple[Callable[[str], str], ...] = (reason, instruction, short_spelling, micro, program, define, rule)
+    readers: tuple[Callable[[str], str], ...] = (
+        reason,
+        instruction,
+        unimplemented,
+        short_spelling,
+        micro,
+        program,
+        define,
+        rule,
+        note,
+    )
     texts = [read(word) for read in readers] + [pipe(word), timing(word, loaded), parameter(word, loaded)]
     found = [text for text in texts if text]
     if not found:
@@ -143,6 +154,13 @@ def rule(word: str) -> str:
 
     found = [(message, remedy) for name, message, remedy in FAULTS.values() if name == word]
     return "".join(f"fault {word}: {message}{f'; {remedy}' if remedy else ''}\n" for message, remedy in found)
+
+
+def note(word: str) -> str:
+    """A rule of findings that is no fault of an instruction, or a word of the reports."""
+    from emu import explain  # the machine is imported only for these words
+
+    return explain.note(word)
 
 
 def pipe(word: str) -> str:

@@ -38,7 +38,7 @@ def test_a_skipped_arrival(ptx: Any) -> None:
         assert "mbarrier" in warp.instruction and warp.location.startswith("<text>:")
 
 
-@pytest.mark.parametrize(("expected", "words"), [(2048, "pending: 1024 bytes"), (512, "expect_tx for 512 bytes that came unannounced")])
+@pytest.mark.parametrize(("expected", "words"), [(2048, "pending: 1024 bytes"), (512, "expect_tx for 512 bytes more: copies brought more")])
 def test_wrong_bytes(ptx: Any, expected: int, words: str) -> None:
     body = f"""{INIT} setp.ne.u32 %p2, %r0, 0; @%p2 bra WAIT; mov.u32 %r2, 0; mov.u32 %r3, box;
         mbarrier.arrive.expect_tx.shared.b64 _, [full + 8], {expected}; tma.load.2d [%r3], [%map, {{%r2, %r2}}], [full + 8];
