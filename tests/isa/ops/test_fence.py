@@ -33,7 +33,6 @@ REJECTED = [
     "fence;",
     "fence.sc;",
     "membar.gpu;",
-    "membar.proxy.async;",
     "fence.proxy.async.shared;",
     "fence.mbarrier_init.release.cta;",
     "fence.mbarrier_init;",
