@@ -82,6 +82,34 @@ def test_sixteen_bit_registers_and_offsets(ptx: Any) -> None:
     assert (out == 32).all()
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("active", [0xFFFFFFFF, 0x0000FFFF, 0x55555555, 0x80000000])
+def test_consecutive_lanes(ptx: Any, count: int, active: int) -> None:
+    """Lanes side by side move as rows; the ones that are switched off keep register and memory."""
+    source = np.arange(32 * count, dtype=np.uint32) + 1
+    target, loaded = np.zeros_like(source), np.zeros_like(source)
+    names = [f"%r{20 + k}" for k in range(count)]
+    operand = registers("b32", count)
+    body = f"""mov.u32 %r0, %laneid; mul.wide.u32 %d0, %r0, {4 * count}; mov.u32 %r1, 1; shl.b32 %r1, %r1, %r0;
+        and.b32 %r1, %r1, {active:#x}; setp.ne.u32 %p1, %r1, 0; {" ".join(f"mov.u32 {name}, 0;" for name in names)}
+        add.u64 %d1, %source, %d0; add.u64 %d2, %target, %d0; add.u64 %d3, %loaded, %d0;
+        @%p1 ld.global{vector(count)}.u32 {operand}, [%d1];
+        st.global{vector(count)}.u32 [%d3], {operand};
+        ld.global{vector(count)}.u32 {operand}, [%d1];
+        @%p1 st.global{vector(count)}.u32 [%d2], {operand};"""
+    ptx.run(body, "u64 source, u64 target, u64 loaded", [source, target, loaded])
+    on = np.repeat((active >> LANES) & 1, count).astype(bool)
+    assert np.array_equal(target, np.where(on, source, 0)) and np.array_equal(loaded, np.where(on, source, 0))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_consecutive_lanes_off_their_alignment(ptx: Any, count: int) -> None:
+    body = f"""mov.u32 %r0, %laneid; mul.wide.u32 %d0, %r0, {4 * count}; add.u64 %d1, %out, %d0;
+        ld.global{vector(count)}.u32 {registers("b32", count)}, [%d1 + {4 * count - 2}];"""
+    result = ptx.run(body, "u64 out", [np.zeros(64 * count, np.uint32)])
+    assert [f.rule for f in result.findings] == ["MEM104"] and "lane 0," in result.findings[0].message
+
+
 def test_destination_may_be_the_address(ptx: Any) -> None:
     out = np.zeros(32, np.uint32)
     body = """mov.u32 %r0, %laneid; shl.b32 %r1, %r0, 2; mov.u32 %r2, area; add.u32 %r1, %r1, %r2; add.u32 %r3, %r0, 7;
