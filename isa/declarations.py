@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from isa import tree
 from isa.errors import nearest
 from isa.expressions import ExpressionError, Scope, integer, operand, splice
+from isa.operands import WIDTHS
 from isa.syntax import Operand, Param, Pos, RegDecl, VarDecl, Vec
 from isa.tree import At
 
@@ -42,7 +43,7 @@ def registers(raw: tree.Declaration, scope: Scope, pos: Pos) -> RegDecl:
 def variables(raw: tree.Declaration, scope: Scope, place: Place) -> Iterator[VarDecl]:
     """`.shared .align 16 .b8 tile[4096];`; a variable of its own for every name."""
     kind = _type(raw, scope)
-    align = _align(raw.words, scope) or type_bytes(kind)
+    align = _align(raw.words, scope, raw.at) or type_bytes(kind)
     for name in raw.names:
         init = () if name.init is None else tuple(_flat(operand(name.init, scope, kind)))
         count = _count(name, scope, len(init))
@@ -63,7 +64,7 @@ def kernel_params(raws: tuple[tree.Declaration, ...], scope: Scope, place: Place
             for word in rest
         )
         count = _count(name, scope, 0) if name.dims else None
-        align = _align(own, scope) or type_bytes(kind)
+        align = _align(own, scope, raw.at) or type_bytes(kind)
         params.append(Param(kind, splice(name.name, scope), count, align, place(name.at), attributes))
     return tuple(params)
 
@@ -103,13 +104,20 @@ def _type(raw: tree.Declaration, scope: Scope) -> str:
     words = [splice(word, scope) for word in raw.words if not isinstance(word, tuple)]
     if not words or len(words) > 2 or (len(words) == 2 and words[0] not in ("v2", "v4")):
         raise ExpressionError(raw.at, f".{raw.space} needs one type, found {len(words)}", f"write .{raw.space} .b32 x;")
+    known = [kind for kind in WIDTHS if kind != "pred" or raw.space == "reg"]
+    if words[-1] not in known:
+        hint = nearest(words[-1], known) or "types are .b32, .u64, .f32, ..."
+        raise ExpressionError(raw.at, f".{raw.space} has no type .{words[-1]}", hint)
     return ".".join(words)
 
 
-def _align(words: tuple[tree.Spelling | tuple[str, tree.Expr], ...], scope: Scope) -> int:
+def _align(words: tuple[tree.Spelling | tuple[str, tree.Expr], ...], scope: Scope, at: At) -> int:
     for word in words:
         if isinstance(word, tuple):
-            return integer(word[1], scope, "an alignment")
+            value = integer(word[1], scope, "an alignment")
+            if value < 1 or value & value - 1:
+                raise ExpressionError(at, f"the alignment {value} is not a power of two", "write .align 16")
+            return value
     return 0
 
 

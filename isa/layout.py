@@ -5,10 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
+from isa.declarations import type_bytes
 from isa.errors import AssemblyError, Diagnostic
-from isa.operands import WIDTHS, Symbol, constant
+from isa.operands import Symbol, constant
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
 from isa.syntax import Block, Float, Int, Kernel, Module, Param, Stmt, VarDecl
+
+# Bytes of all variables of a space: CUDA programming guide, "Compute Capabilities" (constant, local); the shared window
+# of an address; for global memory our own, since its image travels with the program.
+MOST = {"global": 1 << 30, "const": 64 << 10, "shared": 16 << 20, "local": 512 << 10}
 
 
 class Layout:
@@ -52,22 +57,29 @@ class Layout:
         return self._placed[id(decl)]
 
     def _place(self, decl: VarDecl) -> Symbol:
-        size = WIDTHS[decl.type] // 8
+        size = type_bytes(decl.type)
         align = max(decl.align, size)
+        self._fits(decl, (decl.count or 0) * size)
         if decl.space in ("global", "const"):
             self.image += bytes(-len(self.image) % align)
             address = GLOBAL_BASE + len(self.image)
             data = b"".join(_bytes(decl, item) for item in decl.init)
             self.image += data + bytes(max(0, (decl.count or 0) * size - len(data)))
             return Symbol(decl.name, decl.space, address)
-        if decl.space not in self._ends:
-            raise AssemblyError([Diagnostic(decl.pos, f".{decl.space} variables are not supported")])
         address = -(-self._ends[decl.space] // align) * align
         self._ends[decl.space] = address + (decl.count or 0) * size
         return Symbol(decl.name, decl.space, address)
 
+    def _fits(self, decl: VarDecl, size: int) -> None:
+        if decl.space not in MOST:
+            raise AssemblyError([Diagnostic(decl.pos, f".{decl.space} variables are not supported")])
+        used = {"shared": self._ends["shared"] - SHARED_BASE, "local": self._ends["local"]}.get(decl.space, len(self.image))
+        if used + size > MOST[decl.space]:
+            message = f"'{decl.name}' has {size:,} bytes, .{decl.space} variables have {MOST[decl.space]:,} together"
+            raise AssemblyError([Diagnostic(decl.pos, message, "pass large arrays as arguments of the launch")])
+
     def _place_param(self, param: Param) -> None:
-        element = WIDTHS[param.type] // 8
+        element = type_bytes(param.type)
         size = element * (1 if param.count is None else param.count)
         align = max(param.align, element)
         offset = -(-self.param_bytes // align) * align
@@ -79,8 +91,8 @@ class Layout:
 def _bytes(decl: VarDecl, item: object) -> bytes:
     if not isinstance(item, Int | Float):
         raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants")])
-    size = WIDTHS[decl.type] // 8
-    return struct.pack("<Q", constant(item, decl.type).bits)[:size]
+    element = decl.type.rpartition(".")[2]
+    return struct.pack("<Q", constant(item, element).bits)[: type_bytes(element)]
 
 
 

@@ -1,6 +1,7 @@
 """The driver: kernels by name, caps and spills, listings, register counts beside those of ptxas."""
 
 import re
+import struct
 import time
 from pathlib import Path
 
@@ -124,6 +125,32 @@ def test_a_loop_repeats_no_finding():
     with pytest.raises(AssemblyError) as caught:
         assemble(text=f".version 8.5 .target sm_90a .address_size 64 .entry k() {{ {body} ret; }}")
     assert [d.message for d in caught.value.diagnostics] == ["%q is not declared"]
+
+
+@pytest.mark.parametrize(
+    ("params", "body", "words"),
+    [
+        (".param .u33 x", "", "no type .u33.*\n.*\n.*\n.*did you mean 'u32'"),
+        (".param .pred x", "", "no type .pred"),
+        (".param .align 3 .b8 x[4]", "", "alignment 3 is not a power of two"),
+        ("", ".shared .align 0 .b8 x[4];", "alignment 0 is not a power of two"),
+        ("", ".reg .u33 %x;", "no type .u33"),
+        ("", ".shared .pred x;", "no type .pred"),
+        ("", ".global .b32 x[99999999999];", "399,999,999,996 bytes"),
+        ("", ".local .b8 x[262145]; .local .b8 y[262144];", "524,288 together"),
+    ],
+)
+def test_declarations_that_do_not_work(params, body, words):
+    with pytest.raises(AssemblyError) as caught:
+        assemble(text=f".version 8.5 .target sm_90a .address_size 64 .entry k({params}) {{ {body} ret; }}")
+    assert re.search(words, str(caught.value))
+
+
+def test_vector_variables():
+    body = ".shared .v4 .f32 x; .shared .b8 y; .global .v2 .f32 z[2] = {1.0, 2.0, 3.0, 4.0};"
+    program = assemble(text=f".version 8.5 .target sm_90a .address_size 64 .entry k() {{ {body} ret; }}").program()
+    assert program.shared_static == 17
+    assert bytes(program.global_image) == struct.pack("<4f", 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,8 @@ OPERANDS = st.one_of(
 # Two or more dotted parts: a word alone before one parenthesis would be a macro call.
 OPCODES = st.from_regex(r"[a-z]{2,5}(\.[a-z]{1,3}[0-9]{0,2}(::[a-z]{2,4})?){1,3}", fullmatch=True)
 GUARDS = st.none() | st.builds(Guard, REGS.map(lambda r: r.name).filter(lambda n: "." not in n), st.booleans())
-TYPES = st.sampled_from(["pred", "b8", "b32", "f32", "u64", "v2.f32", "v4.b32"])
+MEMORY_TYPES = st.sampled_from(["b8", "b32", "f32", "u64", "v2.f32", "v4.b32"])
+TYPES = MEMORY_TYPES | st.just("pred")  # only registers are predicates (PTX ISA 5.2)
 INSTRS = st.builds(Instr, OPCODES, st.lists(OPERANDS, max_size=4).map(tuple), GUARDS, st.just(HERE))
 DECLS = st.builds(
     RegDecl,
@@ -132,7 +133,7 @@ ALIGN = st.sampled_from([1, 4, 16, 128])
 def variables(space: str, linkage: str, count: st.SearchStrategy[int | None]) -> st.SearchStrategy[VarDecl]:
     init = st.lists(INTS, max_size=3).map(tuple) if space == "global" else st.just(())
     fixed = st.just(HERE)
-    return st.builds(VarDecl, st.just(space), TYPES, WORDS, count, ALIGN, st.just(linkage), init, fixed)
+    return st.builds(VarDecl, st.just(space), MEMORY_TYPES, WORDS, count, ALIGN, st.just(linkage), init, fixed)
 
 
 STATEMENTS = st.recursive(
