@@ -54,9 +54,12 @@ R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
 
 
 @compiled
-def room(S: Any, C: Any, W: Any, t: int, lanes: int) -> bool:
-    """Whether `lanes` more copies fit; otherwise the warp retries when the oldest has been served."""
+def room(S: Any, C: Any, W: Any, t: int, m: int) -> bool:
+    """Whether a copy for every lane of `m` fits; otherwise the warp retries when the oldest has been served."""
     jobs = jobs_of(S.job_at, JOBS)
+    lanes = 0
+    for lane in range(32):
+        lanes += (m >> lane) & 1
     waiting, soonest, used = 0, NEVER, 0
     for k in range(JOBS):
         j = jobs[k]
@@ -118,10 +121,7 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.tensor to shared memory; each active lane issues its own copy."""
     if m == 0:
         return DEFAULT
-    lanes = 0
-    for lane in range(32):
-        lanes += (m >> lane) & 1
-    if not room(S, C, W, t, lanes):
+    if not room(S, C, W, t, m):
         return RETRY
     for lane in range(32):
         if not (m >> lane) & 1:
@@ -159,10 +159,7 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """cp.async.bulk.tensor from shared memory, part of the lane's open bulk group."""
     if m == 0:
         return DEFAULT
-    lanes = 0
-    for lane in range(32):
-        lanes += (m >> lane) & 1
-    if not room(S, C, W, t, lanes):
+    if not room(S, C, W, t, m):
         return RETRY
     for lane in range(32):
         if not (m >> lane) & 1:
