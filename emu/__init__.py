@@ -21,6 +21,7 @@ _HOME = {
     "MachineError": "emu.machine",
     "LaunchError": "emu.memory_map",
     "Result": "emu.result",
+    "Struct": "emu.memory_map",
     "TensorMap": "programs.tensormap",
     "load_machine": "emu.machine",
 }
@@ -30,6 +31,7 @@ __all__ = [
     "LaunchError",
     "MachineError",
     "Result",
+    "Struct",
     "TensorMap",
     "UnsupportedError",
     "launch",

@@ -73,7 +73,7 @@ def launch(
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
     `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
-    anything with `__array_interface__` or DLPack, scalars, TensorMap); `shared_bytes` is the dynamic
+    anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
     shared memory.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
 

@@ -7,6 +7,7 @@ with a gap behind it, so that running past an array is a fault and not a neighbo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +31,20 @@ class LaunchError(ValueError):
     """The launch does not fit the kernel: argument count or type, block size, shared memory."""
 
     exit_code = 2
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A struct passed by value: its fields at their natural alignments, as C lays them out.
+
+    A field is an array (its address), a NumPy scalar, a TensorMap, or bytes as they are.  At the end the
+    struct is padded to the parameter's alignment.
+    """
+
+    fields: tuple[Any, ...]
+
+    def __init__(self, *fields: Any) -> None:
+        object.__setattr__(self, "fields", fields)
 
 
 class MemoryMap:
@@ -58,6 +73,8 @@ class MemoryMap:
             block[slot.offset : slot.offset + len(data)] = np.frombuffer(data, np.uint8)
 
     def _bytes(self, slot: ArgSlot, arg: Any) -> bytes:
+        if isinstance(arg, Struct | bytes | bytearray):
+            return self._struct(slot, arg)
         if isinstance(arg, TensorMap):
             if slot.size != 128:
                 raise LaunchError(f"{slot.name} has {slot.size} bytes, a tensor map has 128")
@@ -75,12 +92,40 @@ class MemoryMap:
         except (TypeError, ValueError, OverflowError):
             raise LaunchError(f"{slot.name} is a .{slot.type}, {arg!r} does not fit") from None
 
+    def _struct(self, slot: ArgSlot, arg: Struct | bytes | bytearray) -> bytes:
+        """A by-value struct, or the bytes of one; LaunchError when it has not the parameter's size."""
+        data = bytearray()
+        for k, item in enumerate(arg.fields if isinstance(arg, Struct) else (bytes(arg),)):
+            field, align = self._field(f"{slot.name}[{k}]", item)
+            data += bytes(-len(data) % align) + field
+        if isinstance(arg, Struct):
+            data += bytes(-len(data) % slot.align)
+        if len(data) != slot.size:
+            raise LaunchError(f"{slot.name} has {slot.size} bytes, the struct given {len(data)}")
+        return bytes(data)
+
+    def _field(self, name: str, item: Any) -> tuple[bytes, int]:
+        """Bytes and alignment of a field."""
+        if isinstance(item, bytes):
+            return item, 1
+        if isinstance(item, TensorMap):
+            return encode(item, self._array(name, item.array)), 64
+        if isinstance(item, np.generic):
+            return item.tobytes(), item.itemsize
+        if isinstance(item, np.ndarray):
+            return self._array(name, item).to_bytes(8, "little"), 8
+        raise LaunchError(
+            f"{name}: a field is an array, a NumPy scalar, a TensorMap or bytes, not {type(item).__name__}"
+        )
+
     def _array(self, name: str, array: np.ndarray) -> int:
         """The emulated address of an array; the same memory keeps the same address."""
         if not array.flags.c_contiguous:
             raise LaunchError(f"{name}: the array must be C-contiguous")
         if not _plain(array.dtype):
-            raise LaunchError(f"{name}: the device cannot read dtype {array.dtype}; give numbers in little-endian order")
+            raise LaunchError(
+                f"{name}: the device cannot read dtype {array.dtype}; give numbers in little-endian order"
+            )
         self.arrays.setdefault(name, array)
         host = array.ctypes.data
         for base, size, start, _ in self._ranges:

@@ -14,7 +14,7 @@ from isa.forms import TYPES, Slot, Template, match_qualifiers, operand_type, tem
 from isa.operands import Names, OperandError, convert
 from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Sink
-from isa.vocabulary import OPCODES, QUALIFIERS, compound, instead
+from isa.vocabulary import OPCODES, compound, instead, is_qualifier
 
 
 class Matched:
@@ -177,7 +177,7 @@ def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
     vocabulary = frozenset().union(*(t.vocabulary for t in templates))
     closest = max(zip(forms, templates, strict=True), key=lambda ft: _likeness(ft[1], words))[0]
     strange = [w for w in words if w not in vocabulary]
-    if strange and all(w in QUALIFIERS for w in strange):
+    if strange and all(map(is_qualifier, strange)):
         message = f"'.{strange[0]}' of '{instr.opcode}' is not implemented"
         return UnsupportedError([Diagnostic(instr.pos, message, f"implemented: {closest.syntax}", line)])
     if strange:

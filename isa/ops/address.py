@@ -1,8 +1,8 @@
 """Addresses: what unit operations take, `cvta` and `isspacep` (PTX ISA 9.7.9.20, 9.7.9.19).
 
-Generic, global, constant and parameter addresses are the same 64-bit numbers (`isa.program`).  Shared
-and local memory are windows of the generic space whose low half is the address inside, so that
-converting costs two moves, which allocation may coalesce.
+Generic, global and constant addresses are the same 64-bit numbers (`isa.program`).  Shared and local memory and
+the parameters are windows of the generic space whose low half is the address inside, so that converting costs
+two moves, which allocation may coalesce.  Compilers keep such addresses in 32 bits (`mov.b32 %r, param;`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from isa.ops.move import MOV
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
 
-WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_BASE}
 INT32 = range(-(1 << 31), 1 << 31)
 
 
@@ -26,7 +26,7 @@ def in_space(value: int, window: int) -> bool:
 
 def in_global(value: int) -> bool:
     """Whether a generic address lies in none of the windows."""
-    return value >> 32 not in (PARAM_BASE >> 32, LOCAL_WINDOW >> 32, SHARED_WINDOW >> 32)
+    return value >> 32 not in (window >> 32 for window in WINDOWS.values())
 
 
 def _emit_window(v: VectorBuilder, a: Any, window: Any) -> Any:
@@ -35,10 +35,8 @@ def _emit_window(v: VectorBuilder, a: Any, window: Any) -> Any:
 
 def _emit_global(v: VectorBuilder, a: Any) -> Any:
     high = v.halves(a)[1]
-    result = v.icmp("!=", high, v.const(PARAM_BASE >> 32))
-    for window in WINDOWS.values():
-        result = v.and_(result, v.icmp("!=", high, v.const(window >> 32)))
-    return result
+    inside = [v.icmp("!=", high, v.const(window >> 32)) for window in WINDOWS.values()]
+    return v.and_(v.and_(inside[0], inside[1]), inside[2])
 
 
 QSPC = lane("QSPC.E", "Uu->p", "alu", in_space, _emit_window, "whether an address has this upper half")
@@ -116,7 +114,7 @@ def cvta_to(e: Emitter, m: Match) -> None:
 def isspacep(e: Emitter, m: Match) -> None:
     """p = whether the generic address `a` lies in a window (PTX ISA 9.7.9.19)."""
     space = m["SPACE"].split("::")[0]
-    e(QSPC, m.p, m.a, Const(WINDOWS.get(space, PARAM_BASE) >> 32))
+    e(QSPC, m.p, m.a, Const(WINDOWS[space] >> 32))
 
 
 @instruction("isspacep.global p, a;", types={"p": "pred", "a": "u64"})

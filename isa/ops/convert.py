@@ -280,7 +280,7 @@ def widen_f16(e: Emitter, m: Match) -> None:
     e(HADD2_F32, m.d, m.a)
 
 
-@instruction("cvt.f32.bf16 d, a;", types={"a": "bf16"}, targets=HOPPER)
+@instruction("cvt.f32.bf16 d, a;", types={"a": "bf16"})
 def widen_bf16(e: Emitter, m: Match) -> None:
     """d = a, exact, NaN payload kept."""
     e(SHF_L, m.d, m.a, Const(16))

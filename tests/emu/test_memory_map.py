@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from emu.memory_map import ALIGN, LaunchError, MemoryMap
+import emu
+from emu.memory_map import ALIGN, LaunchError, MemoryMap, Struct
 from programs.tensormap import TensorMap
 
 
@@ -92,3 +93,35 @@ def test_empty_and_foreign_arrays(ptx: Any) -> None:
 def test_parameters_are_read_only(ptx: Any) -> None:
     result = ptx.run("mov.b64 %d1, n; cvta.param.u64 %d1, %d1; st.u32 [%d1], %r1;", "u32 n", [3], block=1)
     assert [f.rule for f in result.findings] == ["MEM105"]
+
+
+STRUCT = ".param .align 8 .b8 s[32]"
+
+
+def struct(arg: Any) -> MemoryMap:
+    text = f".version 8.6 .target sm_90a .address_size 64 .visible .entry k({STRUCT}) {{ ret; }}"
+    memory = MemoryMap(emu.load(text=text).program)
+    memory.bind([arg])
+    return memory
+
+
+def test_structs_are_laid_out_as_in_c() -> None:
+    """A byte, a pointer at 8, an int at 16, a double at 24; the pointer's array is mapped."""
+    array = np.arange(4, dtype=np.int64)
+    memory = struct(Struct(np.uint8(7), array, np.int32(-2), np.float64(0.5)))
+    data = memory.params.tobytes()
+    address = int.from_bytes(data[8:16], "little")
+    assert data[:8] == b"\7" + bytes(7) and data[16:24] == b"\xfe\xff\xff\xff" + bytes(4)
+    assert data[24:32] == np.float64(0.5).tobytes() and memory.describe(address + 8) == "s[1] + 8 bytes"
+    assert struct(data).params.tobytes() == data
+
+
+def test_structs_that_do_not_fit() -> None:
+    for arg, words in [
+        (Struct(np.int32(1)), "s has 32 bytes, the struct given 8"),
+        (bytes(31), "the struct given 31"),
+        (Struct(np.zeros(4, ">f4")), "cannot read dtype"),
+        (Struct("x"), r"s\[0\]: a field is an array"),
+    ]:
+        with pytest.raises(LaunchError, match=words):
+            struct(arg)

@@ -49,7 +49,9 @@ def test_windows_are_put_on_and_taken_off(instructions):
     assert upper(instructions, "cvta.local.u64 %rd5, %rd6;") == Const(LOCAL_WINDOW >> 32)
     assert upper(instructions, "cvta.to.shared.u64 %rd5, %rd6;") == Const(0)
     assert upper(instructions, "cvta.to.local.u64 %rd5, %rd6;") == Const(0)
-    for space in ("global", "const", "param"):
+    assert upper(instructions, "cvta.param.u64 %rd5, %rd6;") == Const(PARAM_BASE >> 32)
+    assert upper(instructions, "cvta.to.param.u64 %rd5, %rd6;") == Const(0)
+    for space in ("global", "const"):
         for to in ("", "to."):
             assert isinstance(upper(instructions, f"cvta.{to}{space}.u64 %rd5, %rd6;"), Half)
 

@@ -1,0 +1,1 @@
+"""Compiled kernels with recorded inputs and outputs, run and checked."""
