@@ -15,10 +15,12 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from numba import njit, types
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.types import unliteral
+from numba.extending import intrinsic
 
 
 class _Linking(JITCodeLibrary):
@@ -97,5 +99,21 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def core(function: Callable[..., Any]) -> Any:
-    """Like `njit(cache=True)`, for the function of the core that Python calls."""
+    """Like `njit(cache=True)`, for the core and for the entry of a unit: what has machine code of its own."""
     return njit(cache=True, error_model="numpy", pipeline_class=CoreCompiler)(function)
+
+
+@intrinsic
+def call_unit(typing, address, S, C, W, I, op, t, m):
+    """Call a unit's `run(S, C, W, I, op, t, m) -> int64` (emu/generate.py) at its address."""
+    int64 = types.int64
+    arguments = (S, C, W, I, int64, int64, int64)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function_type = context.call_conv.get_function_type(int64, arguments)
+        result, error = (cgutils.alloca_once(builder, kind.pointee) for kind in function_type.args[:2])
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        builder.call(function, [result, error, *args[1:]])  # units raise nothing: the status is always success
+        return builder.load(result)
+
+    return int64(int64, *arguments), generate

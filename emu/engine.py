@@ -1,5 +1,5 @@
-"""The cycle loop.  `emu.generate` copies `run` into the generated core file, where `execute` dispatches
-unit routines and `lane_dispatch` runs lane micro-operations.
+"""The cycle loop.  `emu.generate` copies `run` into the generated core file; `lane_dispatch` runs lane micro-operations,
+units are called by the address of their compiled code.
 
 A cycle lets due units act first, then each sub-partition issues at most one instruction.  Cycles in
 which nothing can happen are skipped; the result equals stepping (`jump = step` is a test).
@@ -11,15 +11,16 @@ from typing import Any
 
 from numba import njit
 
-from emu.compiled import compiled
+from emu.compiled import call_unit, compiled
 from emu.dispatch import lane_dispatch
-from emu.issue import R_SELECTED, charge, operands, pick, result_times, settle
+from emu.issue import R_SELECTED, charge, gated_operands, operands, pick, result_times, settle
 from emu.raw import ld32, ld64, st64
 from emu.state import (
     BLOCK_MBAR,
     BRANCH,
     DEADLOCK,
     FINISHED,
+    GATED,
     LIVE,
     NEVER,
     PIPES,
@@ -27,11 +28,12 @@ from emu.state import (
     REGS,
     RUNNING,
     SPIN,
+    STAMPED,
     SUBPARTITIONS,
     WARP_SLOTS,
 )
-from emu.units import launch, mbarrier, tensor, tma
-from emu.units.common import DEFAULT, F_PC, PARK, RETRY, fault, instrs_of, warps_of
+from emu.units import launch, mbarrier
+from emu.units.common import ADVANCE, DEFAULT, F_PC, PARK, RETRY, fault, instrs_of, warps_of
 from emu.units.control import pop
 from emu.units.sharing import steal, tensor_busy
 
@@ -40,8 +42,10 @@ from emu.units.sharing import steal, tensor_busy
 def advance(S: Any, C: Any, t: int) -> None:
     """Let every unit do what is due at cycle `t` and find the next cycle of interest."""
     S.next_event = NEVER
-    look = min(tensor.advance(S, C, t), tma.advance(S, C, t))
-    look = min(look, launch.advance(S, C, t))
+    look = launch.advance(S, C, t)
+    warps, instrs = warps_of(S.warp_at, WARP_SLOTS), instrs_of(S.instr_at, S.npc)
+    for k in range(S.advancing):
+        look = min(look, call_unit(S.advance_at[k], S, C, warps[0], instrs[0], ADVANCE, t, 0))
     if t >= S.give_up:
         S.give_up = mbarrier.give_up(S, C, t)
     look = min(look, S.give_up)
@@ -124,7 +128,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         p = ld32(W.pred_at + I.guard * 4)
         m &= ~p if I.flip & 1 else p
     free_at = S.free_at + (s * PIPES + I.pipe) * 8
-    busy = tensor_busy(S, t) and I.flags & REGS
+    busy = tensor_busy(S, t) and I.flags & REGS != 0
     code, held, held_reason = DEFAULT, 0, 0
     if I.kind == 0:
         settle(S, W, I, pc, t, ld64(S.ready_at + W.slot8), ld64(free_at), S.grant_next[s] if busy else 0)
@@ -148,13 +152,17 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         else:
             steal(S, C, s)
     S.sub_last[s] = W.slot8
-    result_times(S, W, I, t + (code if code >= 0 else I.latency))
+    if I.flags & STAMPED:
+        result_times(S, W, I, t + (code if code >= 0 else I.latency))
     W.streak = W.streak + 1 if I.stall == 1 else 0
     gap = t + I.stall
     if (W.pc == W.rpc or W.pc < 0 or W.pc >= S.npc) and not following_path(S, C, W, t):
         return
     W.gap_until = gap
-    operands(S, C, W, instrs[W.pc], gap)
+    J = instrs[W.pc]
+    operands(S, W, J, gap)
+    if J.flags & GATED:
+        gated_operands(S, C, W, J, gap)
     if held > W.dep_ready:
         W.dep_ready, W.dep_reason = held, held_reason
     if code == PARK and W.block:
@@ -174,12 +182,7 @@ def look_again(S: Any, C: Any, W: Any, s: int, t: int) -> None:
     S.sub_next[s] = min(S.sub_next[s], at)
 
 
-@njit
-def execute(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """Dispatch a unit routine; `emu.generate` writes the real one into the core file."""
-    return DEFAULT
-
-
+@compiled
 def issue_unit(S: Any, C: Any, W: Any, I: Any, t: int, m: int, free_at: int, port_until: int) -> int:
     """Execute a unit routine and settle the warp's account; the routine's code, RETRY with the warp parked.
 
@@ -188,7 +191,7 @@ def issue_unit(S: Any, C: Any, W: Any, I: Any, t: int, m: int, free_at: int, por
     pc = W.pc
     before, before_reason = ld64(S.ready_at + W.slot8), W.reason
     W.dep_ready, W.dep_reason, S.hold = 0, I.reason, 0
-    code = execute(S, C, W, I, t, m)
+    code: int = call_unit(S.unit_at[I.kind], S, C, W, I, I.op, t, m)
     after_reason = W.reason
     W.reason = before_reason
     settle(S, W, I, pc, t, before, ld64(free_at), port_until)

@@ -85,8 +85,16 @@ def settle_rest(
 
 
 @njit(inline="always")
-def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
-    """When, and because of what, the warp's next instruction J has its operands."""
+def operands(S: Any, W: Any, J: Any, gap_until: int) -> None:
+    """What selection looks at: the warp's next instruction J, its operands there after the encoded gap."""
+    W.dep_ready = gap_until
+    W.nthrottle = J.throttle
+    st64(S.next_at + W.slot8, (W.sub * PIPES + J.pipe) * 8 + (1 if J.flags & REGS else 0))
+
+
+@compiled
+def gated_operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
+    """When, and because of what, J has operands that encoded gaps do not cover."""
     latest = ld64(W.time_at + J.dep[0] * 8)
     for k in range(1, DEPS):
         latest = max(latest, ld64(W.time_at + J.dep[k] * 8))
@@ -94,8 +102,6 @@ def operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
         latest = more_operands(S, C, W, J, latest, gap_until)
     W.dep_ready = max(latest >> 8, gap_until)
     W.dep_reason = latest & 255
-    W.nthrottle = J.throttle
-    st64(S.next_at + W.slot8, (W.sub * PIPES + J.pipe) * 8 + (1 if J.flags & REGS else 0))
 
 
 @compiled
@@ -113,7 +119,7 @@ def more_operands(S: Any, C: Any, W: Any, J: Any, latest: int, gap_until: int) -
     return latest
 
 
-@njit(inline="always")
+@compiled
 def result_times(S: Any, W: Any, I: Any, when: int) -> None:
     """Set the ready times of an instruction's results."""
     stamp = (when << 8) | I.reason
@@ -140,12 +146,31 @@ def pick(S: Any, C: Any, s: int, t: int) -> int:
     22 % off an H200, all within 14 % so.)
 
     Returns 8 times its slot, or -1; `sub_next` becomes the next cycle in which one of the others might issue.
-    Written with minima instead of branches, which would not predict.
     """
     last = S.sub_last[s]
     busy = tensor_busy(S, t)
     port = min(S.grant_next[s], S.mma_busy_end) if busy else 0
-    stream = busy and last >= 0 and streams(S, C, last >> 3, t)
+    if S.sub_others[s] > t:
+        return alone(S, C, s, t, last, port)
+    return scan(S, C, s, t, last, port)
+
+
+@njit(inline="always")
+def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
+    """`pick` where only the warp that issued last can be ready."""
+    following = ld64(S.next_at + last)
+    g = max(ld64(S.ready_at + last), ld64(S.free_at + (following & -8)))
+    if following & 1 and port > t and not streams(S, C, last >> 3, t):
+        g = max(g, port)
+    others = S.sub_others[s]
+    S.sub_next[s] = others if g <= t else min(others, g)
+    return last if g <= t else -1
+
+
+@compiled
+def scan(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
+    """`pick` among all warps; with minima instead of branches, which would not predict."""
+    stream = port > 0 and last >= 0 and streams(S, C, last >> 3, t)
     best, best_at, soonest = NEVER, NEVER, NEVER
     at = S.order_at + s * (WARP_SLOTS // 4 * 8)
     for k in range(S.sub_count[s]):
@@ -161,7 +186,7 @@ def pick(S: Any, C: Any, s: int, t: int) -> int:
         soonest = min(soonest, best_at if first else g)
         best_at = g if first else best_at
         best = min(best, key)
-    S.sub_next[s] = max(soonest, t + 1)
+    S.sub_next[s] = S.sub_others[s] = max(soonest, t + 1)
     return best & 1023 if best < NEVER else -1
 
 

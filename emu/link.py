@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from emu.aligned import aligned
+from emu.gates import mark_gated
+from emu.generate import UNITS, unit_routines
 from emu.machine import Machine
 from emu.stalls import REASONS
 from emu.state import BRANCH, DEPS, HAS_D, LISTS, LOADS, PAIR, PIPES, REGS, RESULTS, RT_INSTR, SPIN
@@ -32,6 +34,7 @@ class Linked:
     instrs: np.ndarray  # RT_INSTR
     lists: np.ndarray  # uint16: Program.lists and spare dependences
     pipes: list[str]
+    units: list[str]  # of emu/units that execute some of them
 
 
 def link(program: Program, machine: Machine) -> Linked:
@@ -53,9 +56,14 @@ def link(program: Program, machine: Machine) -> Linked:
         rt["interval"][k] = math.ceil(timing.interval)
         rt["slowed"][k] = math.ceil(_slowed(timing.interval, timing.pipe, machine))
         rt["flags"][k] = _flags(program, k, micro, timing.pipe)
+        if micro.unit:
+            unit, rt["op"][k] = unit_routines()[micro.unit]
+            rt["kind"][k] = 1 + UNITS.index(unit)
     lists = slots(program, rt)
     rt["stall"] = encoded_gaps(rt, lists, program, [machine.timing[m.timing].stall for m in micros])
-    return Linked(rt, lists, pipes)
+    mark_gated(rt, lists, program.instrs["block"], program.registers, time_slots(program) - 2, _branch_guard(machine))
+    used = {unit_routines()[micro.unit][0] for micro in micros if micro.unit}
+    return Linked(rt, lists, pipes, sorted(used, key=UNITS.index))
 
 
 def pipe_names(machine: Machine) -> list[str]:
@@ -64,6 +72,11 @@ def pipe_names(machine: Machine) -> list[str]:
     if len(names) >= PIPES:
         raise ValueError(f"{machine.name} has more than {PIPES - 1} pipes")
     return ["none", *names]
+
+
+def _branch_guard(machine: Machine) -> int:
+    """Cycles that the guard of a branch must be there before other operands would."""
+    return math.ceil(machine.value("unit.branch.predicate_cy") - machine.value("timing.predicate.latency"))
 
 
 def _slowed(interval: float, pipe: str, machine: Machine) -> float:

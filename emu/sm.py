@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from emu.aligned import aligned
 from emu.config import configure
-from emu.generate import compiled_core
+from emu.generate import UNITS, advances, compiled_core, prepare, unit_address
 from emu.link import Linked, time_slots
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
@@ -135,7 +136,7 @@ class StreamingMultiprocessor:
         ids = np.asarray(cta_ids, np.int32)
         S = self.sm[0]
         S["cta_ids_at"], S["ctas_left"] = ids.ctypes.data, len(ids)
-        run = compiled_core(S, self.config[0])
+        run = self._machine_code()
         while S["status"] in (RUNNING, QUANTUM):
             # At the limit the core only charges what the warps that are cut off have waited.
             S["status"] = RUNNING if S["now"] < max_cycles else LIMIT
@@ -145,6 +146,16 @@ class StreamingMultiprocessor:
             self.host_seconds += time.perf_counter() - begin
             self._collect()
         return int(S["status"])
+
+    def _machine_code(self) -> Any:
+        """The core, with the units that the program uses in place."""
+        S, used = self.sm[0], self.linked.units
+        prepare(used)
+        for name in used:
+            S["unit_at"][1 + UNITS.index(name)] = unit_address(name)
+        acting = [unit_address(name) for name in used if advances(name)]
+        S["advance_at"][: len(acting)], S["advancing"] = acting, len(acting)
+        return compiled_core()
 
     def shed(self) -> StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""

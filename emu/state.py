@@ -15,6 +15,7 @@ WARP_SLOTS = 64
 CTA_SLOTS = 32
 WARPGROUPS = WARP_SLOTS // 4
 PIPES = 16
+UNIT_KINDS = 16  # kinds of instructions: 0 lane, else 1 + the unit's place in emu.generate.UNITS
 REASONS = 32  # width of a stall row (emu.stalls has fewer)
 HOT = 8  # the most frequent reasons of an instruction are counted in a table of their own
 STACK = 32  # divergence stack entries a warp
@@ -49,10 +50,10 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("stall", u8, 20),  # encoded issue gap to the next instruction, cycles
     ("reason", u8, 21),  # stall reason of consumers of the result
     ("throttle", u8, 22),  # stall reason while the pipe is busy
-    ("flags", u8, 23),
     ("latency", u16, 24),  # cycles to the result
     ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs
+    ("flags", u16, 30),
     ("list", i32, 32),  # lists of registers; of a lane operation, slots that gate issue beyond `dep` (ns of them)
     ("target", i32, 32),
     ("dep", (u16, DEPS), 36),  # ready-time slots that gate issue; spare ones name a slot that is always 0
@@ -75,6 +76,8 @@ LOADS = 16  # the result list is written like a register (not asynchronously)
 LISTS = 64  # has lists of registers
 BRANCH = 32  # a branch: its guard must be there earlier
 REGS = 4  # uses the register file's ports: competes with the tensor core for them
+GATED = 128  # operands may be late: encoded gaps alone do not cover them (emu/link.py)
+STAMPED = 256  # someone may have to wait for the result beyond the encoded gaps
 
 WARP = np.dtype(
     [
@@ -240,9 +243,9 @@ SM = np.dtype(
         ("fault_aux", i64),
         # schedulers
         ("sub_next", i64, SUBPARTITIONS),
+        ("sub_others", i64, SUBPARTITIONS),  # no warp but the last one can issue before
         ("sub_last", i32, SUBPARTITIONS),  # 8 times the slot of the last warp that issued, -1: none
         ("sub_count", i32, SUBPARTITIONS),
-        ("sub_issue", i64, SUBPARTITIONS),  # cycle of the last issue
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core
@@ -305,6 +308,9 @@ SM = np.dtype(
         ("npc", i32),
         # host addresses
         ("instr_at", i64),
+        ("unit_at", i64, UNIT_KINDS),  # machine code of the units, by the `kind` of instructions
+        ("advance_at", i64, UNIT_KINDS),  # of those in use that act by themselves
+        ("advancing", i32),  # how many of them
         # what selection looks at, int64 each
         ("ready_at", i64),  # per warp slot: earliest next issue by dependences, NEVER when parked
         ("next_at", i64),  # per warp slot: 8 times the next instruction's pipe, bit 0: it uses the register ports

@@ -33,6 +33,7 @@ from emu.state import (
 )
 
 DEFAULT, RETRY, PARK = -1, -2, -3
+ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)
 
 warps_of = view(WARP)
 ctas_of = view(CTA)
@@ -126,13 +127,20 @@ def together(S: Any, W: Any, m: int, mask: int) -> bool:
 
 
 @njit(inline="always")
+def may_issue(S: Any, sub: int, when: int) -> None:
+    """Let a sub-partition look at all its warps again at cycle `when`."""
+    S.sub_next[sub] = min(S.sub_next[sub], when)
+    S.sub_others[sub] = min(S.sub_others[sub], when)
+
+
+@njit(inline="always")
 def wake(S: Any, W: Any, when: int) -> None:
     """Let a parked warp issue from cycle `when` on (and not before its operands are there)."""
     W.block = BLOCK_NONE
     ready = when
     ready = max(ready, W.dep_ready)
     st64(S.ready_at + W.slot8, ready)
-    S.sub_next[W.sub] = min(S.sub_next[W.sub], ready)
+    may_issue(S, W.sub, ready)
 
 
 @njit(inline="always")

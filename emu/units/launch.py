@@ -22,7 +22,7 @@ from emu.state import (
     WARP_SLOTS,
     WARPGROUPS,
 )
-from emu.units.common import ctas_of, event, instrs_of, jobs_of, warps_of, wgroups_of
+from emu.units.common import ctas_of, event, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
 
 
 @compiled
@@ -85,7 +85,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     st64(S.order_at + (s * (WARP_SLOTS // SUBPARTITIONS) + S.sub_count[s]) * 8, W.slot8)
     S.sub_count[s] += 1
     S.live_warps += 1
-    S.sub_next[s] = min(S.sub_next[s], t)
+    may_issue(S, s, t)
 
 
 @compiled
@@ -101,7 +101,7 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
             st64(at + kept * 8, slot8)
             kept += 1
     S.sub_count[s] = kept
-    S.sub_last[s] = -1
+    S.sub_last[s], S.sub_others[s] = -1, 0
     S.live_warps -= 1
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
     c.live -= 1

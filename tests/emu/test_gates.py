@@ -1,0 +1,36 @@
+"""Ready times that the core does not look at change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import emu.link
+from emu.imports import closure
+from emu.link import link
+from emu.state import GATED, STAMPED
+from tests.emu.test_engine import WORK, outcome
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_looking_at_every_ready_time_gives_the_same(ptx: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, args, *rest = WORK[name](ptx)
+    flags = link(kernel.program, ptx.machine()).instrs["flags"]
+    assert (flags & GATED == 0).any() and (flags & STAMPED == 0).any()
+    marked = outcome(ptx.step(kernel, args, *rest), args)
+
+    def mark_all(rt: Any, *_: Any) -> None:
+        rt["flags"] |= GATED | STAMPED
+
+    monkeypatch.setattr(emu.link, "mark_gated", mark_all)
+    kernel, args, *rest = WORK[name](ptx)
+    everything = outcome(ptx.step(kernel, args, *rest), args)
+    assert [key for key in marked if marked[key] != everything[key]] == []
+
+
+def test_a_unit_is_made_from_what_it_imports() -> None:
+    """What a change recompiles: the tensor core's file knows its panels, and nothing of the TMA."""
+    names = {path.stem for path in closure(["emu.units.tensor"])}
+    assert {"tensor", "tensor_math", "tensor_panels", "state", "common", "raw"} <= names
+    assert not names & {"tma", "boxes", "engine", "wgmma"}
