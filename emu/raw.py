@@ -96,6 +96,21 @@ def chunk16(typingctx: Any, dst: Any, src: Any) -> Any:
 
 
 @intrinsic
+def transpose8(typingctx: Any, dst: Any, src: Any) -> Any:
+    """Transpose an 8 x 8 matrix of 16-bit elements, 128 bytes row by row; may be in place."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        matrix = ir.VectorType(ir.IntType(16), 64)
+        value = builder.load(builder.inttoptr(args[1], matrix.as_pointer()), align=4)
+        order = ir.Constant(ir.VectorType(ir.IntType(32), 64), [k % 8 * 8 + k // 8 for k in range(64)])
+        turned = builder.shuffle_vector(value, value, order)
+        builder.store(turned, builder.inttoptr(args[0], matrix.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
 def is_ramp(typingctx: Any, low_row: Any, high_row: Any, step: Any) -> Any:
     """Whether 32 lanes' 64-bit values (rows of low and high words) ascend by `step` without a carry; 1 or 0."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import copy, ld8, ld16, ld32, ld64, st8, st16, st32, st64
+from emu.raw import chunk16, copy, ld8, ld16, ld32, ld64, st8, st16, st32, st64, transpose8
 from emu.units.common import (
     DEFAULT,
     F_SHARED_ALIGN,
@@ -150,28 +150,38 @@ def broadcast(W: Any, row: int, m: int) -> bool:
 def group_ways(W: Any, row: int, offset: int, m: int, width: int, first: int, lanes: int) -> int:
     """The most distinct 4-byte words that one bank must deliver for a group of lanes."""
     words = max(width // 4, 1)
-    worst = 0
-    for bank in range(32):
-        distinct = 0
-        for k in range(first, first + lanes):
-            if not (m >> k) & 1:
-                continue
-            word = (get32(W, row, k) + offset) >> 2
-            hit = -1
-            for j in range(words):
-                if (word + j) & 31 == bank:
-                    hit = word + j
-            if hit < 0:
-                continue
-            fresh = 1
+    banks, twice = 0, False
+    for k in range(first, first + lanes):
+        if (m >> k) & 1:
+            bank = ((get32(W, row, k) + offset) >> 2) & 31
+            used = ((1 << words) - 1) << bank
+            used = (used | used >> 32) & FULL
+            twice = twice or banks & used != 0
+            banks |= used
+    return distinct_words(W, row, offset, m, words, first, lanes) if twice else 1 if banks else 0
+
+
+@compiled
+def distinct_words(W: Any, row: int, offset: int, m: int, words: int, first: int, lanes: int) -> int:
+    """`group_ways` where lanes share a bank: eight counters of a byte in a word."""
+    c0, c1, c2, c3 = 0, 0, 0, 0
+    for k in range(first, first + lanes):
+        if not (m >> k) & 1:
+            continue
+        for word in range((get32(W, row, k) + offset) >> 2, ((get32(W, row, k) + offset) >> 2) + words):
+            fresh = True
             for q in range(first, k):
-                if (m >> q) & 1:
-                    other = (get32(W, row, q) + offset) >> 2
-                    if hit >= other and hit < other + words:
-                        fresh = 0
-                        break
-            distinct += fresh
-        worst = max(worst, distinct)
+                other = (get32(W, row, q) + offset) >> 2
+                fresh = fresh and not ((m >> q) & 1 and word >= other and word < other + words)
+            if fresh:
+                one = 1 << 8 * (word & 7)
+                group = (word >> 3) & 3
+                c0, c1 = c0 + (one if group == 0 else 0), c1 + (one if group == 1 else 0)
+                c2, c3 = c2 + (one if group == 2 else 0), c3 + (one if group == 3 else 0)
+    worst = 0
+    for k in range(0, 64, 8):
+        for c in (c0, c1, c2, c3):
+            worst = max(worst, (c >> k) & 255)
     return worst
 
 
@@ -246,12 +256,9 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             host = shared_host(S, W, 8 * k + r, get32(W, S.shuffle_row, 8 * k + r) + offset, 16)
             if host == 0:
                 return DEFAULT
-            for c in range(8):
-                value = ld16(host + 2 * c)
-                if trans:
-                    st16(target + (c * 4 + r // 2) * 4 + (r & 1) * 2, value)
-                else:
-                    st16(target + (r * 4 + c // 2) * 4 + (c & 1) * 2, value)
+            chunk16(target + 16 * r, host)
+        if trans:
+            transpose8(target, target)
     return I.latency + port_cost(S, C, t, waves, matrices, 0) + C.wavefront_cy * max(waves - matrices, 0)
 
 
@@ -264,16 +271,14 @@ def stsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     rows_at = S.list_at + I.list * 2
     for k in range(matrices):
         source = W.row_at + ld16(rows_at + 2 * k) * 128
+        if trans:
+            transpose8(W.row_at + S.shuffle_row * 128, source)
+            source = W.row_at + S.shuffle_row * 128
         for r in range(8):
             host = shared_host(S, W, 8 * k + r, get32(W, I.a, 8 * k + r) + offset, 16)
             if host == 0:
                 return DEFAULT
-            for c in range(8):
-                if trans:
-                    value = ld16(source + (c * 4 + r // 2) * 4 + (r & 1) * 2)
-                else:
-                    value = ld16(source + (r * 4 + c // 2) * 4 + (c & 1) * 2)
-                st16(host + 2 * c, value)
+            chunk16(host, source + 16 * r)
             touch(S, host, 16)
     port_cost(S, C, t, matrix_wavefronts(W, I.a, offset, matrices), 0, 1)
     return DEFAULT
