@@ -18,11 +18,11 @@ from isa.layout import Layout
 from isa.matching import match
 from isa.micro import MICROS, Micro
 from isa.operands import Symbol
-from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Value, VReg
+from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
 from isa.syntax import Block, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, VarDecl
 
 KINDS = {"pred": "p"} | {f"{c}{w}": "r" for c in "bus" for w in (8, 16, 32)} | {f"{c}64": "d" for c in "busf"}
-KINDS |= {"f16": "r", "f16x2": "r", "f32": "r", "bf16": "r", "bf16x2": "r"}
+KINDS |= {"b128": "q", "f16": "r", "f16x2": "r", "f32": "r", "bf16": "r", "bf16x2": "r"}
 
 PredSource = VReg | NotPred | PredConst
 
@@ -74,7 +74,7 @@ class Scope:
         self.serial = serial
         self.declared: dict[str, str] = {}
         self.ranges: dict[str, tuple[int, str]] = {}
-        self.registers: dict[str, tuple[VReg, str]] = {}
+        self.registers: dict[str, tuple[VReg | Quad, str]] = {}
         self.labels: dict[str, str] = {}
         self.symbols: dict[str, Symbol] = {}
 
@@ -120,6 +120,7 @@ class Lowering:
         self._guard: PredSource | None = None
         self._role = ""
         self._errors: list[AssemblyError] = []
+        self._carry: VReg | None = None
 
     # ---- Emitter ----
 
@@ -143,10 +144,20 @@ class Lowering:
             )
         )
 
+    def quad(self) -> Quad:
+        """A fresh 128-bit register."""
+        return Quad(self.tmp("d"), self.tmp("d"))
+
     def tmp(self, kind: str = "r") -> VReg:
         """A fresh virtual register of kind r, d or p."""
         self.code.registers += 1
         return VReg(self.code.registers - 1, kind)
+
+    def carry(self) -> VReg:
+        """The carry flag of the condition code."""
+        if self._carry is None:
+            self._carry = self.tmp("p")
+        return self._carry
 
     def lo(self, x: Value) -> Value:
         """The low 32 bits of a 64-bit value."""
@@ -162,7 +173,7 @@ class Lowering:
 
     # ---- Names ----
 
-    def register(self, name: str) -> tuple[VReg, str] | None:
+    def register(self, name: str) -> tuple[VReg | Quad, str] | None:
         """The virtual register and declared type of a name in scope."""
         for scope in self._scope.chain():
             found = scope.registers.get(name)
@@ -173,7 +184,7 @@ class Lowering:
                 kind = KINDS.get(declared)
                 if kind is None:
                     raise self.error(f"registers of type .{declared} are not supported")
-                scope.registers[name] = (self.tmp(kind), declared)
+                scope.registers[name] = (self.quad() if kind == "q" else self.tmp(kind), declared)
                 return scope.registers[name]
         return None
 
@@ -268,7 +279,7 @@ class Lowering:
         if found is None:
             raise self.error(f"{guard.reg} is not declared", nearest(guard.reg, self.known()))
         reg, declared = found
-        if reg.kind != "p":
+        if not isinstance(reg, VReg) or reg.kind != "p":
             raise self.error(f"a guard is a predicate, {guard.reg} is .{declared}")
         return NotPred(reg) if guard.negated else reg
 
@@ -296,6 +307,8 @@ def half(x: Value, index: int) -> Value:
     match x:
         case VReg(kind="d"):
             return Half(x, index)
+        case Quad(lo, hi):
+            return (lo, hi)[index]
         case Const(bits, "d"):
             return Const((bits >> 32 * index) & 0xFFFFFFFF)
         case ParamWord(offset, "d"):

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from isa.errors import nearest
 from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Half, NotPred, ParamWord, PredConst, Special, Value, VReg
+from isa.registry import Address, Const, Half, NotPred, ParamWord, PredConst, Quad, Special, Value, VReg
 from isa.syntax import Addr, Float, Int, Neg, Not, Operand, Pos, Reg, Sink, Sym, TensorAddr, Vec
 
 WIDTHS = {
@@ -49,7 +49,7 @@ class Names(Protocol):
 
     target: str
 
-    def register(self, name: str) -> tuple[VReg, str] | None: ...
+    def register(self, name: str) -> tuple[VReg | Quad, str] | None: ...
     def symbol(self, name: str) -> Symbol | None: ...
     def label(self, name: str) -> str | None: ...
     def special(self, name: str) -> bool: ...
@@ -91,7 +91,7 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
 
 def _named(node: Operand, names: Names) -> Operand:
     """A register that was declared without a percent sign looks like a name to the parser."""
-    return Reg(node.name) if isinstance(node, Sym) and names.register(node.name) is not None else node
+    return Reg(node.name) if isinstance(node, Sym) and not node.offset and names.register(node.name) is not None else node
 
 
 def describe(node: Operand) -> str:
@@ -117,7 +117,7 @@ def describe(node: Operand) -> str:
             return "a pair" if hasattr(node, "second") else "a string"
 
 
-def _register(node: Reg, names: Names) -> tuple[VReg, str]:
+def _register(node: Reg, names: Names) -> tuple[VReg | Quad, str]:
     found = names.register(node.name)
     if found is not None:
         return found
@@ -134,7 +134,7 @@ def _predicate(node: Operand, names: Names, destination: bool) -> Value:
     if not isinstance(item, Reg) or (negated and destination):
         raise OperandError(f"expected a predicate, found {describe(node)}")
     reg, declared = _register(item, names)
-    if reg.kind != "p":
+    if not isinstance(reg, VReg) or reg.kind != "p":
         raise OperandError(f"expected a predicate, {item.name} is .{declared}")
     return NotPred(reg) if negated else reg
 
@@ -148,7 +148,8 @@ def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
             return reg
         if not compatible(kind, declared, relaxed):
             raise OperandError(f"{node.name} is .{declared}, the operand has type .{kind}", rank=1)
-        return Half(reg, 0) if WIDTHS[kind] <= 32 and reg.kind == "d" else reg
+        narrow = isinstance(reg, VReg) and reg.kind == "d" and WIDTHS[kind] <= 32
+        return Half(reg, 0) if narrow else reg  # type: ignore[arg-type]
     if destination:
         raise OperandError(f"expected a register, found {describe(node)}")
     if isinstance(node, Int | Float):
@@ -164,7 +165,7 @@ def compatible(kind: str, declared: str, relaxed: bool) -> bool:
         return declared == kind
     if WIDTHS[declared] != WIDTHS[kind]:
         floats = declared[0] == "f" and kind[0] == "f"
-        if not relaxed or floats or WIDTHS[declared] < WIDTHS[kind]:
+        if not relaxed or floats or WIDTHS[declared] < WIDTHS[kind] or declared == "b128":
             return False
     if declared[0] == "b" or kind[0] == "b" and kind not in PACKED:
         return True
@@ -210,7 +211,7 @@ def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
     symbol = _symbol(node, names)
     if kind[0] == "f" or (kind != "any" and WIDTHS[kind] < 32):
         raise OperandError(f"the address of '{node.name}' cannot be a .{kind} operand")
-    address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0)
+    address = symbol.address + node.offset + (PARAM_BASE if symbol.space == "param" else 0)
     wide = kind != "any" and WIDTHS[kind] == 64
     return Const(address if wide else address & 0xFFFFFFFF, "d" if wide else "r")
 
@@ -239,7 +240,7 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
     reg, declared = _register(base, names)
     if kind == "param":
         raise OperandError("parameters are addressed by name", rank=1)
-    if reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
+    if not isinstance(reg, VReg) or reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
         raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)
     return Address(Half(reg, 0) if narrow and reg.kind == "d" else reg, node.offset)

@@ -41,7 +41,7 @@ a name in `sets`    the type that the chosen member names
 "any"               register or constant of any type (constants are 32 bits wide)
 "special"           a special register: `Special(name)`; every other kind refuses those
 ==================  ==============================================================================
-8- and 16-bit registers are VReg kind r, 64-bit ones kind d.  For ld, st and cvt a register may be
+8- and 16-bit registers are VReg kind r, 64-bit ones kind d, 128-bit ones a Quad (kind q) whose halves are kind d.  For ld, st and cvt a register may be
 wider than the type: a wider source arrives as its low half, a wider destination too, and lowering
 extends the 32-bit result into the rest.  `m.types` are the type suffixes,
 `m.mods` all qualifiers in the order written, `m.has(".sat")` tests one, `m["sem"]` is the chosen
@@ -130,7 +130,16 @@ class Address(NamedTuple):
     offset: int
 
 
-Value = VReg | Half | Const | ParamWord | PredConst | NotPred
+@dataclass(frozen=True, slots=True)
+class Quad:
+    """A 128-bit register: two 64-bit ones, the low half first."""
+
+    lo: VReg
+    hi: VReg
+    kind = "q"
+
+
+Value = VReg | Quad | Half | Const | ParamWord | PredConst | NotPred
 
 
 class Match(Protocol):
@@ -161,6 +170,8 @@ class Emitter(Protocol):
 
     def __call__(self, op: Micro, results: Any, *sources: Any, imm: int = 0, label: str | None = None) -> None: ...
     def tmp(self, kind: str = "r") -> VReg: ...
+    def quad(self) -> Quad: ...
+    def carry(self) -> VReg: ...  # the carry flag of the kernel
     def lo(self, x: Value) -> Value: ...
     def hi(self, x: Value) -> Value: ...
     def error(self, message: str, hint: str = "", operand: Operand | None = None) -> Exception: ...

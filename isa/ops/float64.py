@@ -123,17 +123,22 @@ def fma(e: Emitter, m: Match) -> None:
         e(DFMA_ANY, m.d, m.a, m.b, m.c, imm=ROUND.index(m["RND"]))
 
 
+def min_max64(e: Emitter, op: str, d: Value, a: Value, b: Value) -> None:
+    """d = min or max of a and b."""
+    first, both = e.tmp("p"), e.tmp("p")
+    high, quiet, low = e.tmp(), e.tmp(), e.tmp()
+    e(DSETP_PICK[op], (first, both), a, b)
+    e(SEL, high, e.hi(a), e.hi(b), first)
+    e(SEL, low, e.lo(a), e.lo(b), first)
+    e(OR, quiet, high, Const(0x80000))
+    e(MOV, e.lo(d), low)
+    e(SEL, e.hi(d), quiet, high, both)
+
+
 @instruction("min.f64 d, a, b;", "max.f64 d, a, b;")
 def min_max(e: Emitter, m: Match) -> None:
     """The smaller or larger, -0 below +0; a NaN gives the other operand, two a quiet b."""
-    first, both = e.tmp("p"), e.tmp("p")
-    high, quiet, low = e.tmp(), e.tmp(), e.tmp()
-    e(DSETP_PICK[m.form.opcode], (first, both), m.a, m.b)
-    e(SEL, high, e.hi(m.a), e.hi(m.b), first)
-    e(SEL, low, e.lo(m.a), e.lo(m.b), first)
-    e(OR, quiet, high, Const(0x80000))
-    e(MOV, e.lo(m.d), low)
-    e(SEL, e.hi(m.d), quiet, high, both)
+    min_max64(e, m.form.opcode, m.d, m.a, m.b)
 
 
 @instruction("abs.f64 d, a;", "neg.f64 d, a;")

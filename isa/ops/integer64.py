@@ -9,11 +9,13 @@ from isa.ops.integer import (
     IADD3_NEG,
     IADD3_X,
     IMAD,
+    IMAD_HI,
     IMAD_WIDE,
     IMAD_WIDE_U32,
     INT16,
     INT32,
     INT64,
+    SGXT,
     ZERO,
     ZERO64,
     add64,
@@ -98,17 +100,23 @@ def mul_lo(e: Emitter, m: Match) -> None:
         add64(e, m.d, product, m.c)
 
 
+def mul_hi64(e: Emitter, d: Value, a: Value, b: Value, is_signed: bool) -> None:
+    """d = the high half of a * b; the signed product is the unsigned one minus a and b where the other is < 0."""
+    result: Value = e.tmp("d")
+    mul_hi_u64(e, result, a, b)
+    for x, other in ((a, b), (b, a)) if is_signed else ():
+        less, negative = e.tmp("d"), e.tmp("p")
+        e(ISETP["lt", "s32"], negative, e.hi(other), ZERO)
+        sub64(e, less, result, x)
+        result = select64(e, negative, less, result)
+    move64(e, d, result)
+
+
 @instruction("mul.hi.T d, a, b;", "mad.hi.T d, a, b, c;", sets={"T": INT64})
 def mul_hi(e: Emitter, m: Match) -> None:
-    """d = the high half of a * b (+ c); the signed product is the unsigned one minus a and b where the other is < 0."""
-    result: Value = e.tmp("d")
-    mul_hi_u64(e, result, m.a, m.b)
-    if m["T"] == "s64":
-        for x, other in ((m.a, m.b), (m.b, m.a)):
-            less, negative = e.tmp("d"), e.tmp("p")
-            e(ISETP["lt", "s32"], negative, e.hi(other), ZERO)
-            sub64(e, less, result, x)
-            result = select64(e, negative, less, result)
+    """d = the high half of a * b (+ c)."""
+    result = e.tmp("d")
+    mul_hi64(e, result, m.a, m.b, m["T"] == "s64")
     if m.form.opcode == "mad":
         add64(e, m.d, result, m.c)
     else:
@@ -129,18 +137,30 @@ def absolute(e: Emitter, m: Match) -> None:
     move64(e, m.d, abs64(e, m.a))
 
 
-@instruction("add.sat.s32 d, a, b;", "sub.sat.s32 d, a, b;")
-def add_saturated(e: Emitter, m: Match) -> None:
-    """d = a + b or a - b, clamped to the type: the wrapped result's sign tells an overflow."""
-    plus = m.form.opcode == "add"
+def saturated_sum(e: Emitter, d: Value, a: Value, b: Value, plus: bool = True) -> None:
+    """d = a + b or a - b, clamped to s32: the wrapped result's sign tells an overflow."""
     total, overflow, sign, limit, p = e.tmp(), e.tmp(), e.tmp(), e.tmp(), e.tmp("p")
-    e(IADD3 if plus else IADD3_NEG, total, m.a, m.b)
+    e(IADD3 if plus else IADD3_NEG, total, a, b)
     # (a ^ total) & (b ^ total), or (a ^ total) & (a ^ b): negative exactly on overflow
-    e(LOP3_LUT, overflow, m.a, m.b, total, imm=0x42 if plus else 0x18)
-    e(SHF_R_S32, sign, m.a, Const(31))
+    e(LOP3_LUT, overflow, a, b, total, imm=0x42 if plus else 0x18)
+    e(SHF_R_S32, sign, a, Const(31))
     e(XOR, limit, sign, Const(0x7FFFFFFF))
     e(ISETP["lt", "s32"], p, overflow, ZERO)
-    e(SEL, m.d, limit, total, p)
+    e(SEL, d, limit, total, p)
+
+
+@instruction("add.sat.s32 d, a, b;", "sub.sat.s32 d, a, b;")
+def add_saturated(e: Emitter, m: Match) -> None:
+    """d = a + b or a - b, clamped to the type."""
+    saturated_sum(e, m.d, m.a, m.b, m.form.opcode == "add")
+
+
+@instruction("mad.hi.sat.s32 d, a, b, c;")
+def mad_hi_saturated(e: Emitter, m: Match) -> None:
+    """d = the high half of a * b, plus c, clamped to the type."""
+    high = e.tmp()
+    e(IMAD_HI, high, m.a, m.b, ZERO)
+    saturated_sum(e, m.d, high, m.c)
 
 
 @instruction("sad.T d, a, b, c;", sets={"T": INT64})
@@ -173,3 +193,15 @@ def mul24_hi(e: Emitter, m: Match) -> None:
     e(SHF_R_U64, high, e.lo(product), Const(16), e.hi(product))
     if m.form.opcode == "mad24":
         e(IADD3, m.d, high, m.c)
+
+
+@instruction("mad24.hi.sat.s32 d, a, b, c;")
+def mad24_hi_saturated(e: Emitter, m: Match) -> None:
+    """d = bits 16..47 of the 24-bit integers' product, plus c, clamped to the type."""
+    a, b = (e.tmp(), e.tmp())
+    for x, source in ((a, m.a), (b, m.b)):
+        e(SGXT, x, source, Const(24))
+    product, high = e.tmp("d"), e.tmp()
+    e(IMAD_WIDE, product, a, b, ZERO64)
+    e(SHF_R_U64, high, e.lo(product), Const(16), e.hi(product))
+    saturated_sum(e, m.d, high, m.c)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from isa.bits import F32
+from isa.bits import BF16, F16, F32
 from isa.micro import lane
 from isa.ops.compare import BOOL, FSETP, HALF_KINDS, ISETP, KINDS, compare
 from isa.registry import Const, Emitter, Match, instruction
 
 SEL = lane("SEL", "uup->u", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
 FSEL = lane("FSEL", "ffp->f", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
+ONE = {"f32": F32.one, "f16": F16.one, "bf16": BF16.one}
 WORDS = ("b32", "u32", "s32", "b16", "u16", "s16")
 PAIRS = ("b64", "u64", "s64", "f64")
 
@@ -48,11 +49,12 @@ def set_value(e: Emitter, m: Match) -> None:
     """d = all ones (integer) or 1.0 (float) where (a CMP b) BOOL c, else 0."""
     p = e.tmp("p")
     compare(e, m, p, None, m["T"])
-    e(SEL, m.d, Const(F32.one if m["D"] == "f32" else 0xFFFFFFFF), Const(0), p)
+    e(SEL, m.d, Const(ONE.get(m["D"], 0xFFFFFFFF)), Const(0), p)
 
 
 for _cmps, _types, _ftz in KINDS + HALF_KINDS:
-    _results = ("u32", "s32") if (_cmps, _types, _ftz) in HALF_KINDS else ("u32", "s32", "f32")
+    _half = (_cmps, _types, _ftz) in HALF_KINDS
+    _results = ("u32", "s32", "u16", "s16", *_types) if _half else ("u32", "s32", "f32")
     _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": _results}
     _kinds = {"a": "T", "b": "T", "c": "pred", "d": "D"}
     instruction(f"set.CMP{_ftz}.D.T d, a, b;", f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;", sets=_sets, types=_kinds)(
