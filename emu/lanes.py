@@ -143,7 +143,7 @@ def run_ptx(body: str, target: str = "sm_90a", **registers: Any) -> dict[str, An
 
 def _virtual(lowering: Lowering, name: str) -> VReg:
     found = lowering.register(f"%{name}")
-    assert found is not None
+    assert found is not None and isinstance(found[0], VReg)
     return found[0]
 
 

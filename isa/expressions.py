@@ -265,6 +265,10 @@ def _spliced(part: Expr, word: tree.Word, scope: Scope) -> str:
     return str(constant)
 
 
+# What may be an address plus a constant: operands of these instructions, initial values of these types.
+ADDRESSES = frozenset(("mov", "cvta", "u64", "b64", "s64", "u32", "b32", "s32"))
+
+
 def symbolic(node: Expr, scope: Scope) -> bool:
     """Whether `node` stands for a register, an address, a symbol, ..., and not for a constant."""
     match node:
@@ -281,6 +285,8 @@ def symbolic(node: Expr, scope: Scope) -> bool:
             return symbolic(left, scope) or symbolic(right, scope)
         case tree.Choice(test, yes, no):
             return symbolic(yes if truth(test, scope) else no, scope)
+        case tree.Call("generic", _):
+            return True
         case tree.Binary() | tree.Call() | Int() | Float() | Str():
             return False
     return True
@@ -309,6 +315,12 @@ def operand(node: Expr, scope: Scope, opcode: str = "") -> Operand:
             return Not(operand(item, scope, opcode))
         case tree.Unary("-", item):
             return Neg(operand(item, scope, opcode))
+        case tree.Call("generic", (item,)):
+            return operand(item, scope, opcode)
+        case tree.Binary("+" | "-") if opcode.split(".")[0] in ADDRESSES:
+            base, offset = _linear(node, scope)
+            if isinstance(base, Sym):
+                return Sym(base.name, base.offset + offset)
         case tree.Binary("|", left, right):
             return Pair(operand(left, scope, opcode), operand(right, scope, opcode))
         case tree.Choice(test, yes, no):

@@ -44,8 +44,10 @@ def to_ptx(module: Module, *, comments: bool = True) -> str:
 def operand_text(operand: Operand) -> str:
     """One operand as PTX spells it: `%r1`, `[%rd1+16]`, `{%r0, %r1}`, `0f3F800000`."""
     match operand:
-        case Reg(name) | Sym(name):
+        case Reg(name):
             return name
+        case Sym(name, offset):
+            return f"{name}{_offset(offset)}"
         case Int(value):
             return str(value)
         case Float():

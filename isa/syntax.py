@@ -38,9 +38,10 @@ class Reg:
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """A bare identifier: label, variable, parameter or, before expansion, a define."""
+    """A bare identifier: label, variable, parameter or, before expansion, a define; `offset` bytes behind it."""
 
     name: str
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

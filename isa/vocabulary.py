@@ -10,16 +10,14 @@ OPCODES = frozenset(
 )
 
 # What to write instead of instructions that are not implemented.
-_WIDE = "use 64-bit arithmetic (add.u64, sub.u64, mul.wide, mad.wide)"
 _OWN = "let each thread or CTA write an element of its own, and sum them with shfl.sync or in a second kernel"
 _LOAD = "use ld.global or bulk copies with a tensor map (cp.async.bulk.tensor)"
 _PARTS = "use bfe or prmt to take the parts, and full-width arithmetic on them"
 _TENSOR = "use wgmma.mma_async (sm_90a), or fma on registers"
 INSTEAD = (
-    dict.fromkeys(("addc", "subc", "madc"), _WIDE)
-    | dict.fromkeys(("atom", "red", "multimem"), _OWN)
+    dict.fromkeys(("multimem",), _OWN)
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
-    | dict.fromkeys(("dp2a", "dp4a", "vadd", "vsub", "vmad", "vabsdiff", "vmax", "vmin", "vset"), _PARTS)
+    | dict.fromkeys(("vadd", "vsub", "vmad", "vabsdiff", "vmax", "vmin", "vset"), _PARTS)
     | dict.fromkeys(("mma", "wmma", "tcgen05"), _TENSOR)
     | dict.fromkeys(("match", "redux"), "use a loop of shfl.sync")
     | {"brx": "use setp and bra", "call": "write a .macro, or inline the body", "ldu": "use ld.global.nc"}

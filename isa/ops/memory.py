@@ -32,9 +32,11 @@ _STORES = {"": ST, "global": STG, "local": STL}
 def memory_word(offset: int, size: int, elements: int = 1, signed: bool = False) -> int:
     """The immediate of loads and stores (docs/architecture.md 3).
 
-    `offset`: signed byte offset (32 bits); `size`: bytes of an element, 1, 2, 4 or 8; `elements`: of
+    `offset`: signed byte offset (32 bits); `size`: bytes of an element, 1 to 16 (16: as two of 8); `elements`: of
     the vector; `signed`: 1- and 2-byte loads extend the sign into the 32-bit row instead of zeros.
     """
+    if size == 16:
+        size, elements = 8, 2 * elements
     return (offset & 0xFFFFFFFF) | (size.bit_length() - 1) << 32 | signed << 36 | elements << 40
 
 
@@ -44,24 +46,31 @@ def _by_width(ops: tuple[Micro, Micro, Micro], size: int) -> Micro:
 
 
 def rows(e: Emitter, values: list[Value], size: int) -> list[Value]:
-    """The 32-bit rows of a vector: low and high halves of 8-byte elements."""
-    return [half for v in values for half in (e.lo(v), e.hi(v))] if size == 8 else values
+    """The 32-bit rows of a vector: low and high halves of 8-byte elements, four of 16-byte ones."""
+    if size <= 4:
+        return values
+    return rows(e, [half for v in values for half in (e.lo(v), e.hi(v))], size // 2)
 
 
 def _elements(e: Emitter, m: Match, value: Value | list[Value | None]) -> tuple[list[Value], int]:
     """The elements of the data operand (registers made up for `_`) and the bytes of one."""
     size = int(m["TYPE"].lstrip("busf")) // 8
     given = value if isinstance(value, list) else [value]
-    if size * len(given) > 16:
+    wide = e.target == "sm_100a" and size in (4, 8) and m.has(".global")
+    if size * len(given) > (32 if wide else 16):
         message = f"a vector of {len(given)} x {size} bytes is larger than 16 bytes"
-        raise e.error(message, "256-bit accesses need sm_100a")
-    kind = "d" if size == 8 else "r"
-    return [v if v is not None else e.tmp(kind) for v in given], size
+        raise e.error(message, "256-bit accesses need sm_100a, .global and elements of 32 or 64 bits")
+    return [v if v is not None else fresh(e, size) for v in given], size
 
 
-def _check_policy(e: Emitter, m: Match) -> None:
+def fresh(e: Emitter, size: int) -> Value:
+    """A register for an element of `size` bytes."""
+    return e.quad() if size == 16 else e.tmp("d" if size == 8 else "r")
+
+
+def check_policy(e: Emitter, m: Match) -> None:
     """`.L2::cache_hint` and the policy operand come together."""
-    if m.has(".L2::cache_hint") != (m.policy is not None):
+    if m.has(".L2::cache_hint") != (getattr(m, "policy", None) is not None):
         raise e.error("the qualifier .L2::cache_hint and a cache-policy operand go together")
 
 
@@ -87,8 +96,8 @@ def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None
 
 
 _SETS = {
-    "TYPE": tuple(f".{t}{w}" for w in (8, 16, 32, 64) for t in "bus") + (".f32", ".f64"),
-    "VEC": (".v2", ".v4"),
+    "TYPE": tuple(f".{t}{w}" for w in (8, 16, 32, 64) for t in "bus") + (".f32", ".f64", ".b128"),
+    "VEC": (".v2", ".v4", ".v8"),
     "COP": (".ca", ".cg", ".cs", ".lu", ".cv"),
     "NCOP": (".ca", ".cg", ".cs"),
     "WCOP": (".wb", ".cg", ".cs", ".wt"),
@@ -129,7 +138,7 @@ def ld(e: Emitter, m: Match) -> None:
 
     8- and 16-bit values are extended to 32 bits: signs for .s8 and .s16, zeros otherwise.
     """
-    _check_policy(e, m)
+    check_policy(e, m)
     _load(e, m, _LOADS["global" if m.has(".global") else ""])
 
 
@@ -202,7 +211,7 @@ def _extract(at: int, size: int, signed: bool) -> int:
 )
 def st(e: Emitter, m: Match) -> None:
     """Memory at `a`, global or generic, = b (PTX ISA 9.7.9.11)."""
-    _check_policy(e, m)
+    check_policy(e, m)
     _store(e, m, _STORES["global" if m.has(".global") else ""])
 
 

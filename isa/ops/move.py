@@ -160,6 +160,47 @@ def mov_unpack64(e: Emitter, m: Match) -> None:
             e(MOV, d, half)
 
 
+@instruction("mov.b32 d, {a};", types={"a": "vec:b8:4"})
+def mov_pack32_8(e: Emitter, m: Match) -> None:
+    """Four 8-bit values into 32 bits, the first at the bottom."""
+    low, high = e.tmp(), e.tmp()
+    e(PRMT, low, m.a[0], m.a[1], Const(0x0040))
+    e(PRMT, high, m.a[2], m.a[3], Const(0x0040))
+    pack16(e, m.d, low, high)
+
+
+@instruction("mov.b32 {d}, a;", types={"d": "vec:b8:4"})
+def mov_unpack32_8(e: Emitter, m: Match) -> None:
+    """32 bits into four 8-bit registers."""
+    word = e.tmp()
+    e(MOV, word, m.a)
+    for index, d in enumerate(m.d):
+        if d is not None:
+            e(PRMT, d, word, Const(0), Const(0x4440 | index))
+
+
+@instruction("mov.b128 d, a;")
+def mov128(e: Emitter, m: Match) -> None:
+    """d = a, 128 bits."""
+    for half in (e.lo, e.hi):
+        move64(e, half(m.d), half(m.a))
+
+
+@instruction("mov.b128 d, {a};", types={"a": "vec:b64:2"})
+def mov_pack128(e: Emitter, m: Match) -> None:
+    """Two 64-bit values into 128 bits, the first at the bottom."""
+    for half, a in zip((e.lo, e.hi), m.a, strict=True):
+        move64(e, half(m.d), a)
+
+
+@instruction("mov.b128 {d}, a;", types={"d": "vec:b64:2"})
+def mov_unpack128(e: Emitter, m: Match) -> None:
+    """128 bits into two 64-bit registers."""
+    for half, d in zip((e.lo, e.hi), m.d, strict=True):
+        if d is not None:
+            move64(e, d, half(m.a))
+
+
 @instruction("mov.b64 d, {a};", types={"a": "vec:b16:4"})
 def mov_pack64_16(e: Emitter, m: Match) -> None:
     """Four 16-bit values into 64 bits."""

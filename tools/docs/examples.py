@@ -26,12 +26,12 @@ HEAD = """.version 8.6
 .const .align 16 .b8 table[64];
 .visible .entry k(.param .align 16 .b8 block[64])
 {{
-    .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .f32 %f<999>; .reg .b64 %l<99>; .reg .f64 %d<9>; .reg .pred %p<9>;
+    .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .f32 %f<999>; .reg .b64 %l<99>; .reg .f64 %d<9>; .reg .pred %p<9>; .reg .b128 %q<9>; .reg .b8 %c<99>;
     .local .align 16 .b8 stack[64];
 THERE:
 """
-WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f64": "d", "f32": "f", "pred": "p", "any": "r"}
-NARROW = dict.fromkeys(["b8", "u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
+WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f64": "d", "f32": "f", "b128": "q", "pred": "p", "any": "r"}
+NARROW = {"b8": "c"} | dict.fromkeys(["u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
 ADDRESSES = {"shared": "[%r90]", "local": "[stack]", "param": "[block]", "const": "[table]"}
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
 NUMBERS = (1, 0, 24, 128)
@@ -95,7 +95,7 @@ def _plain(kind: str, k: int) -> Iterator[str]:
 
 def _register(kind: str, k: int) -> str:
     letter = (NARROW | WIDE).get(kind, "r")
-    return f"%{letter}{k % 9 if letter in 'pd' else k}"
+    return f"%{letter}{k % 9 if letter in 'pdq' else k}"
 
 
 @cache

@@ -68,7 +68,7 @@ def units() -> str:
     registry.load()
     rows = [
         (op.name, f"`{op.sig}`", op.unit, op.timing, op.doc, " ".join(sorted(op.flags)))
-        for op in MICROS.values()
+        for op in sorted(MICROS.values(), key=lambda op: (op.unit, op.name))  # whatever the order of imports
         if op.unit
     ]
     header = ("micro-operation", "signature", "routine", "timing class", "operands and immediate", "flags")

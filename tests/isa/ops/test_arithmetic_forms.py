@@ -17,12 +17,13 @@ from isa.registry import Form
 
 FAMILIES = ["compare", "convert", "division", "float32", "float64", "fp8", "half", "int_division", "integer"]
 FAMILIES += ["integer64", "logic", "move", "rounding", "select", "shift", "special_functions"]
-REGISTERS = {"b8": "h", "u8": "h", "s8": "h", "b16": "h", "u16": "h", "s16": "h", "f16": "x", "bf16": "h"}
+FAMILIES += ["bitfields", "carry", "clamping", "compare_packed", "dot"]
+REGISTERS = {"b8": "c", "b128": "q", "u8": "h", "s8": "h", "b16": "h", "u16": "h", "s16": "h", "f16": "x", "bf16": "h"}
 REGISTERS |= {"b32": "r", "u32": "r", "s32": "r", "f16x2": "r", "bf16x2": "r", "u16x2": "r", "s16x2": "r", "tf32": "r"}
 REGISTERS |= {"b64": "l", "u64": "l", "s64": "l", "f32": "f", "f64": "d", "pred": "p", "e4m3x2": "h", "e5m2x2": "h"}
 DECLARE = (
     ".reg .b16 %h<9>; .reg .f16 %x<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b64 %l<9>; .reg .f64 %d<9>; "
-    ".reg .pred %p<9>;"
+    ".reg .pred %p<9>; .reg .b8 %c<9>; .reg .b128 %q<9>;"
 )
 
 
@@ -67,7 +68,7 @@ def _operand(kind: str, k: int) -> str:
 
 
 def family_forms(family: str) -> list[Form]:
-    return [f for f in registry.forms() if f.family == family]
+    return [f for f in registry.forms() if f.family == family and "sm_90a" in f.targets]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
