@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -13,13 +15,16 @@ from numpy.typing import NDArray
 from programs.problem import FLOAT16, PTX_TYPE, Array, Define, ErrorSum, Launch, Numerics, Option, Problem, ceildiv
 from programs.tensormap import TensorMap
 
-QUERY_TILE = 128
+HEAD_DIMS = (64, 128, 192, 256)
 BOX_COLUMNS = 64  # 16-bit columns that one 128-byte swizzled box holds
 AXES = (3, 1, 2, 0)  # maps over (head_dim, seqlen, heads, batch)
 
 # Relative Frobenius error of o: rounding of inputs is not counted, rounding of P and of o is.
 TOLERANCE = {"fp16": 5e-4, "bf16": 4e-3}
 LSE_TOLERANCE = 1e-3
+
+L2_BUDGET = 32 << 20  # bytes of K and V that neighbouring tiles may use (FlashAttention-3, hopper/tile_scheduler.hpp)
+TILE_OVERHEAD = 1  # start and end of a tile, in key blocks
 
 
 class FlashAttention3(Problem):
@@ -42,6 +47,7 @@ class FlashAttention3(Problem):
         Option("heads", int, 16, "heads"),
         Option("heads_k", int, 0, "heads of k and v, each shared by heads / heads_k; 0: as many as heads"),
         Option("batch", int, 1, "batch"),
+        Option("causal", bool, False, "row r sees the keys up to r + seqlen_k - seqlen only"),
         Option("dtype", str, "fp16", "type of q, k, v and o", tuple(FLOAT16)),
         Option(
             "inputs", str, "normal", "random inputs: N(0, 1), or with rare large outliers", ("normal", "outlier"), False
@@ -55,38 +61,40 @@ class FlashAttention3(Problem):
         self.positive("seqlen", "batch", "heads")
         if self.seqlen_k < 1:
             raise ValueError(f"seqlen_k must be at least 1, not {self.seqlen_k}")
-        if self.values["head_dim"] != 128:
-            raise ValueError(f"fa3 has head_dim 128 only, not {self.values['head_dim']}")
         self.heads_k = int(self.values["heads_k"]) or self.heads
         if self.heads_k < 1 or self.heads % self.heads_k:
             raise ValueError(f"heads_k must divide heads ({self.heads}), {self.heads_k} does not")
         self.head_dim: int = self.values["head_dim"]
+        if self.head_dim not in HEAD_DIMS:
+            raise ValueError(f"head_dim must be one of {', '.join(map(str, HEAD_DIMS))}, not {self.head_dim}")
+        self.causal: bool = self.values["causal"]
         self.dtype: str = self.values["dtype"]
+        for name, option in (("DTYPE", "dtype"), ("HEAD_DIM", "head_dim"), ("CAUSAL", "causal")):
+            if self.defines[name] != self.default_defines()[name]:
+                raise ValueError(f"{name} follows from the option {option}; set that")
+        self.tile = Tile.of(self.defines)
 
     def default_defines(self) -> dict[str, Define]:
-        """Type and head dim; the switches as the kernel has them."""
+        """Type, head dim, mask, and the schedule that suits it; the switches as the kernel has them."""
         return {
             "DTYPE": PTX_TYPE[self.dtype],
             "HEAD_DIM": self.head_dim,
-            "KV_TILE": 0,
-            "STAGES": 2,
+            "CAUSAL": int(self.causal),
+            "SCHEDULE": int(self.causal),
             "SPECIALIZE": 1,
             "SETMAXNREG": 1,
+            "STAGES": 2,
+            "CONSUMERS": 0,
+            "KV_TILE": 0,
+            "P_SHARED": -1,
         }
 
     @property
-    def kv_tile(self) -> int:
-        """Keys a block: KEYS of the kernel."""
-        defines = {name: int(value) for name, value in self.defines.items() if name != "DTYPE"}
-        roomy = defines["SETMAXNREG"] or not defines["SPECIALIZE"]
-        return defines["KV_TILE"] or (176 if roomy else 96)
-
-    @property
     def shared_bytes(self) -> int:
-        """SMEM_BYTES of the kernel: V (at least an O tile), K, Q and the barriers."""
-        stages, row = int(self.defines["STAGES"]), 2 * self.head_dim
-        blocks = stages * self.kv_tile * row
-        return max(blocks, QUERY_TILE * row) + blocks + QUERY_TILE * row + 8 * (4 * stages + 3)
+        """SMEM_BYTES of the kernel: V (at least an O tile), K, Q, P and the barriers."""
+        tile, stages = self.tile, int(self.defines["STAGES"])
+        rows, blocks = (2 * self.head_dim * n for n in (tile.rows, stages * tile.keys))
+        return max(blocks, rows) + blocks + rows + tile.shared_p_bytes + 8 * (4 * stages + 3)
 
     def make_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Normal q, k, v; outliers are those of the FlashAttention-3 paper: N(0,1) + N(0,100) * Bernoulli(0.001)."""
@@ -116,22 +124,55 @@ class FlashAttention3(Problem):
     @property
     def tiles(self) -> int:
         """Query tiles of all heads: tile t has query block t % n of (batch, head) pair t // n."""
-        return ceildiv(self.seqlen, QUERY_TILE) * self.heads * self.batch
+        return ceildiv(self.seqlen, self.tile.rows) * self.heads * self.batch
+
+    def key_blocks(self, row_block: int) -> int:
+        """Key blocks that the kernel walks for a tile."""
+        keys = self.seqlen_k
+        if self.causal:
+            keys = max(1, min(keys, (row_block + 1) * self.tile.rows + self.seqlen_k - self.seqlen))
+        return ceildiv(keys, self.tile.keys)
+
+    def schedule(self, ctas: int) -> Array:
+        """Tiles of every CTA for SCHEDULE = 1: u32 [rounds + 1, ctas], padded with the number of tiles.
+
+        The next tile goes to the CTA that is free first, as a shared counter would deal them out: longest tiles first
+        within groups of heads whose K and V fit into L2 (Shah et al. 2024; attention-kernels 3.9).
+        """
+        blocks = ceildiv(self.seqlen, self.tile.rows)
+        group = self.heads // self.heads_k  # heads that share K and V stay together
+        fitting = L2_BUDGET // (4 * self.seqlen_k * self.head_dim) or 1
+        together = group << (fitting.bit_length() - 1)
+        pairs = self.heads * self.batch
+        taken: list[list[int]] = [[] for _ in range(ctas)]
+        free = [(0, cta) for cta in range(ctas)]
+        for first in range(0, pairs, together):
+            for block in reversed(range(blocks)):
+                cost = self.key_blocks(block) + TILE_OVERHEAD
+                for pair in range(first, min(first + together, pairs)):
+                    time, cta = free[0]
+                    heapq.heapreplace(free, (time + cost, cta))
+                    taken[cta].append(pair * blocks + block)
+        table = np.full((max(map(len, taken)) + 1, ctas), self.tiles, np.uint32)
+        for cta, tiles in enumerate(taken):
+            table[: len(tiles), cta] = tiles
+        return table
 
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
         """A persistent grid: one CTA an SM, or fewer when there are fewer tiles."""
         o = np.zeros_like(inputs["q"])
         lse = np.zeros((self.batch, self.heads, self.seqlen), np.float32)
         arrays = {"q": inputs["q"], "k": inputs["k"], "v": inputs["v"], "o": o, "lse": lse}
-        rows = {"q": QUERY_TILE, "k": self.kv_tile, "v": self.kv_tile, "o": QUERY_TILE // 2}
+        tile, grid = self.tile, min(self.tiles, sms)
+        rows = {"q": tile.rows, "k": tile.keys, "v": tile.keys, "o": 64}
         maps = [TensorMap(arrays[name], (BOX_COLUMNS, box, 1, 1), 128, AXES) for name, box in rows.items()]
         sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.heads // self.heads_k, self.tiles)]
         scale = np.float32(self.softmax_scale(inputs) * math.log2(math.e))
-        threads = 384 if int(self.defines["SPECIALIZE"]) else 256
+        arrays["schedule"] = self.schedule(grid) if int(self.defines["SCHEDULE"]) else np.zeros(1, np.uint32)
         return Launch(
-            grid=(min(self.tiles, sms), 1, 1),
-            block=(threads, 1, 1),
-            args=(*maps, lse, *sizes, scale),
+            grid=(grid, 1, 1),
+            block=(tile.threads, 1, 1),
+            args=(*maps, lse, *sizes, arrays["schedule"], scale),
             shared_bytes=self.shared_bytes,
             arrays=arrays,
         )
@@ -141,16 +182,19 @@ class FlashAttention3(Problem):
     ) -> Numerics:
         """Compare o (relative Frobenius error) and lse (absolute) with float64, tile by tile."""
         errors, lse_error = ErrorSum(), 0.0
-        blocks = ceildiv(self.seqlen, QUERY_TILE)
+        blocks, height = ceildiv(self.seqlen, self.tile.rows), self.tile.rows
         for tile in sorted(set(range(self.tiles) if tiles is None else tiles)):
             pair, block = divmod(tile, blocks)
             batch, head = divmod(pair, self.heads)
-            rows = slice(block * QUERY_TILE, min((block + 1) * QUERY_TILE, self.seqlen))
+            rows = slice(block * height, min((block + 1) * height, self.seqlen))
             key_head = head // (self.heads // self.heads_k)
             k, v = (inputs[name][batch, :, key_head] for name in "kv")
-            o, lse = reference(inputs["q"][batch, rows, head], k, v, self.softmax_scale(inputs))
+            seen = np.arange(rows.start, rows.stop) + 1 + self.seqlen_k - self.seqlen if self.causal else None
+            o, lse = reference(inputs["q"][batch, rows, head], k, v, self.softmax_scale(inputs), seen)
             errors.add(outputs["o"][batch, rows, head], o)
-            worst = np.abs(outputs["lse"][batch, head, rows].astype(np.float64) - lse).max()
+            got = outputs["lse"][batch, head, rows].astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                worst = np.where(got == lse, 0.0, np.abs(got - lse)).max()
             lse_error = max(lse_error, float("inf") if np.isnan(worst) else float(worst))
         return errors.numerics(
             "softmax(q k^T * scale) v in float64", TOLERANCE[self.dtype], lse_abs_error=(lse_error, LSE_TOLERANCE)
@@ -158,8 +202,13 @@ class FlashAttention3(Problem):
 
     @property
     def flops(self) -> int:
-        """Two products of 2 * seqlen * seqlen_k * head_dim each."""
-        return 4 * self.seqlen * self.seqlen_k * self.head_dim * self.heads * self.batch
+        """Two products of 2 * head_dim for every pair of a row and a key that it sees."""
+        pairs = self.seqlen * self.seqlen_k
+        if self.causal:
+            first = self.seqlen_k - self.seqlen + 1  # keys that row 0 sees
+            rows = max(0, min(self.seqlen, self.seqlen_k))  # rows that see any
+            pairs = rows * (max(first, 1) + self.seqlen_k) // 2
+        return 4 * pairs * self.head_dim * self.heads * self.batch
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -172,15 +221,49 @@ class FlashAttention3(Problem):
             "heads_k": self.heads_k,
             "batch": self.batch,
             "dtype": self.dtype,
-            "causal": False,
+            "causal": self.causal,
         }
 
 
-def reference(q: Array, k: Array, v: Array, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """One head in float64: q [rows, d], k and v [keys, d] -> o [rows, d], lse [rows]."""
+@dataclass(frozen=True)
+class Tile:
+    """The tile that the kernel chooses for its defines (the section "the tile" of fa3.mptx)."""
+
+    rows: int  # query rows
+    keys: int  # keys a block
+    threads: int
+    shared_p_bytes: int  # of P, where it goes through shared memory
+
+    @classmethod
+    def of(cls, defines: Mapping[str, Define]) -> Tile:
+        """ROWS, KEYS, THREADS of the kernel; what its own checks refuse comes out as some tile here."""
+        given = {name: int(value) for name, value in defines.items() if name != "DTYPE"}
+        head_dim, causal, specialize = given["HEAD_DIM"], given["CAUSAL"], given["SPECIALIZE"]
+        groups = given["CONSUMERS"] or (3 if head_dim == 64 else 2)
+        shared = given["P_SHARED"] if given["P_SHARED"] >= 0 else head_dim == 64 and not causal
+        threads = 128 * (groups + (1 if specialize else 0))
+        registers = min(65536 // threads // 8 * 8, 255)
+        if specialize and given["SETMAXNREG"]:
+            registers = 240 if groups == 2 else 160
+        most = min((registers - head_dim // 2 - 28) * (6 if shared else 4) // 3 // 16 * 16, 256)
+        wanted = {64: 128 if causal else 192, 128: 128 if causal else 176, 192: 112, 256: 80}[head_dim]
+        keys = given["KV_TILE"] or max(16, min(most, wanted))
+        return cls(64 * groups, keys, threads, groups * 8192 * ceildiv(keys, 64) if shared else 0)
+
+
+def reference(
+    q: Array, k: Array, v: Array, scale: float, seen: Array | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One head in float64: q [rows, d], k and v [keys, d] -> o [rows, d], lse [rows].
+
+    `seen` [rows] counts the keys that each row sees, from the first on (default: all); without any, o = 0, lse = -inf.
+    """
     scores = (q.astype(np.float64) @ k.astype(np.float64).T) * scale
+    if seen is not None:
+        scores = np.where(np.arange(len(k)) < seen[:, None], scores, -np.inf)
     top = scores.max(axis=1, keepdims=True)
-    weights = np.exp(scores - top)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0.0, top))
     total = weights.sum(axis=1, keepdims=True)
-    o = weights @ v.astype(np.float64) / total
-    return cast("NDArray[np.float64]", o), (top + np.log(total))[:, 0]
+    o = weights @ v.astype(np.float64) / np.where(total == 0, 1.0, total)
+    with np.errstate(divide="ignore"):
+        return cast("NDArray[np.float64]", o), (top + np.log(total))[:, 0]

@@ -25,7 +25,7 @@ PTX_TYPE = {"fp16": "f16", "bf16": "bf16"}
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a problem: `type` converts and checks a value (int, float, str), `choices` limits it."""
+    """One option of a problem: `type` converts and checks a value (int, float, str, bool), `choices` limits it."""
 
     name: str
     type: type

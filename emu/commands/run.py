@@ -56,7 +56,8 @@ def shape_options(command: Any) -> Any:
 @machine_option
 @set_option
 @shape_options
-@click.option("--dtype", metavar="fp16|bf16", help="Type of the operands.")
+@click.option("--causal", is_flag=True, default=None, help="attention: a row sees no keys behind its own place.")
+@click.option("--dtype", metavar="TYPE", help="Type of the operands (fp16, bf16; gemm: tf32).")
 @define_option
 @click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
@@ -153,7 +154,7 @@ def run_file(
 
     if file != "-" and not Path(file).exists():
         raise click.UsageError(no_kernel(file))
-    alien = [option for option in given if option in SHAPE or option == "dtype"]
+    alien = [option for option in given if option in SHAPE or option in ("dtype", "causal")]
     if alien:
         raise click.UsageError(f"--{alien[0].replace('_', '-')} is for shipped programs; use -D for a file's defines")
     if "grid" not in given:
