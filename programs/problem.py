@@ -20,7 +20,8 @@ Define = int | float | str
 Argument = Array | np.generic | TensorMap
 
 FLOAT16: dict[str, np.dtype[Any]] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-PTX_TYPE = {"fp16": "f16", "bf16": "bf16"}
+OPERAND = {**FLOAT16, "tf32": np.dtype(np.float32)}  # tf32: f32 words whose last 13 bits do not count
+PTX_TYPE = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Problem(abc.ABC):
     @property
     def operand_type(self) -> np.dtype[Any]:
         """The type of the inputs: that of option `dtype`, or f32."""
-        return FLOAT16[self.values["dtype"]] if "dtype" in self.values else np.dtype(np.float32)
+        return OPERAND[self.values["dtype"]] if "dtype" in self.values else np.dtype(np.float32)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

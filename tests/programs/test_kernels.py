@@ -12,10 +12,22 @@ from isa.expand import expand
 from isa.ptx import to_ptx
 from isa.syntax import Block, Instr, Kernel, Module, Stmt, VarDecl
 from programs.problem import Define
+from programs.tensormap import TensorMap
 
 Ptxas = Callable[..., tuple[bool, str]]
 
-SWITCHES = ("SPECIALIZE", "SETMAXNREG", "PINGPONG", "OVERLAP")
+# Switches of fa3 whose combinations must all be sound; `pairwise` samples them.
+SWITCHES: dict[str, tuple[Define, ...]] = {
+    "HEAD_DIM": (64, 128, 192, 256),
+    "CAUSAL": (0, 1),
+    "DTYPE": ("f16", "bf16"),
+    "SPECIALIZE": (0, 1),
+    "SETMAXNREG": (0, 1),
+    "PINGPONG": (0, 1),
+    "OVERLAP": (0, 1),
+    "SCHEDULE": (0, 1),
+    "STAGES": (1, 2),
+}
 
 
 def module(name: str, defines: dict[str, Define] | None = None) -> Module:
@@ -41,26 +53,36 @@ def accept(ptxas: Ptxas, name: str, defines: dict[str, Define]) -> None:
     assert "C75" not in messages and "warning" not in messages.lower(), messages
 
 
-@pytest.mark.parametrize("switches", list(itertools.product((1, 0), repeat=4)))
-def test_fa3_expands_in_every_combination(switches: tuple[int, ...]) -> None:
-    defines: dict[str, Define] = dict(zip(SWITCHES, switches, strict=True))
-    for stages, dtype in ((1, "bf16"), (2, "f16")):
-        (kernel,) = module("fa3", {**defines, "STAGES": stages, "DTYPE": dtype}).kernels
-        roles = {i.role for i in instructions(kernel.body)}
-        assert roles == {"setup", "producer", "mma", "softmax", "epilogue"}
+def pairwise(switches: dict[str, tuple[Define, ...]]) -> list[dict[str, Define]]:
+    """Combinations in which every two values of two switches meet: the one with most new pairs, again and again."""
+    rows = list(itertools.product(*(range(len(values)) for values in switches.values())))
+    met = [{(i, j, r[i], r[j]) for i, j in itertools.combinations(range(len(r)), 2)} for r in rows]
+    missing, chosen = set().union(*met), []
+    while missing:
+        best = max(range(len(rows)), key=lambda k: len(met[k] & missing))
+        missing -= met[best]
+        chosen.append({name: switches[name][v] for name, v in zip(switches, rows[best], strict=True)})
+    return chosen
+
+
+@pytest.mark.parametrize("defines", pairwise(SWITCHES), ids=str)
+def test_fa3_combinations(ptxas: Ptxas, defines: dict[str, Define]) -> None:
+    """Any two switches together: all roles are there, and ptxas is content (`tools.record.sweep` runs all of them)."""
+    (kernel,) = module("fa3", defines).kernels
+    assert {i.role for i in instructions(kernel.body)} == {"setup", "producer", "mma", "softmax", "epilogue"}
+    accept(ptxas, "fa3", defines)
 
 
 @pytest.mark.parametrize(
     "defines",
     [
         {},
-        {"DTYPE": "bf16"},
-        {"OVERLAP": 0},
-        {"PINGPONG": 0, "KV_TILE": 192},
-        {"SETMAXNREG": 0},
-        {"SPECIALIZE": 0},
-        {"SPECIALIZE": 0, "OVERLAP": 0, "STAGES": 1},
+        {"KV_TILE": 192, "PINGPONG": 0},
         {"KV_TILE": 128, "STAGES": 3},
+        {"HEAD_DIM": 64, "P_SHARED": 0},
+        {"HEAD_DIM": 64, "CAUSAL": 1, "P_SHARED": 1, "CONSUMERS": 2},
+        {"CONSUMERS": 3, "KV_TILE": 80},
+        {"SPECIALIZE": 0, "OVERLAP": 0, "STAGES": 1},
     ],
     ids=str,
 )
@@ -73,6 +95,8 @@ def test_ptxas_takes_fa3(ptxas: Ptxas, defines: dict[str, Define]) -> None:
     [
         ("gemm", {}),
         ("gemm", {"TILE_N": 64, "STAGES": 5, "DTYPE": "bf16"}),
+        ("gemm", {"DTYPE": "tf32"}),
+        ("gemm", {"DTYPE": "tf32", "TILE_N": 64}),
         ("softmax", {}),
         ("softmax", {"VECTORS": 1, "WARPS": 8}),
         ("vector_add", {}),
@@ -87,11 +111,15 @@ def test_ptxas_takes_the_others(ptxas: Ptxas, name: str, defines: dict[str, Defi
     ("name", "defines", "message"),
     [
         ("fa3", {"STAGES": 3}, r"needs 303224 bytes of shared memory, at most 232448"),
-        ("fa3", {"HEAD_DIM": 64}, "HEAD_DIM = 128"),
+        ("fa3", {"STAGES": 3, "HEAD_DIM": 64}, r"needs 245880 bytes"),
+        ("fa3", {"STAGES": 3, "HEAD_DIM": 256}, r"needs 311416 bytes"),
+        ("fa3", {"HEAD_DIM": 96}, "64, 128, 192 or 256"),
+        ("fa3", {"CONSUMERS": 4}, "2 or 3"),
+        ("fa3", {"HEAD_DIM": 256, "CONSUMERS": 3}, "160 registers of a thread hold 0 keys"),
         ("fa3", {"DTYPE": "f32"}, "f16 or bf16"),
         ("fa3", {"KV_TILE": 100}, "multiple of 16"),
-        ("fa3", {"KV_TILE": 208}, "more registers"),
-        ("fa3", {"KV_TILE": 112, "SETMAXNREG": 0}, "more registers"),
+        ("fa3", {"KV_TILE": 208}, "240 registers of a thread hold 192 keys"),
+        ("fa3", {"KV_TILE": 112, "SETMAXNREG": 0}, "168 registers of a thread hold 96 keys"),
         ("gemm", {"STAGES": 4}, "needs 262208 bytes"),
         ("gemm", {"STAGES": 1}, "at least 2"),
         ("gemm", {"TILE_N": 96}, "64, 128, 192 or 256"),
@@ -112,20 +140,27 @@ def barrier_end(kernel: Kernel) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "defines"),
+    ("name", "defines", "options"),
     [
-        ("fa3", {}),
-        ("fa3", {"KV_TILE": 48, "STAGES": 1}),
-        ("fa3", {"SPECIALIZE": 0, "SETMAXNREG": 0}),
-        ("fa3", {"SETMAXNREG": 0}),
-        ("gemm", {}),
-        ("gemm", {"TILE_N": 128, "STAGES": 4}),
+        *(("fa3", {}, {"head_dim": d, "causal": c}) for d in (64, 128, 192, 256) for c in (False, True)),
+        ("fa3", {"KV_TILE": 48, "STAGES": 1}, {}),
+        ("fa3", {"SPECIALIZE": 0, "SETMAXNREG": 0}, {}),
+        ("fa3", {"SETMAXNREG": 0}, {}),
+        ("fa3", {"SETMAXNREG": 0}, {"head_dim": 64}),
+        ("fa3", {"SETMAXNREG": 0}, {"head_dim": 256}),
+        ("fa3", {"P_SHARED": 1, "KV_TILE": 80}, {}),
+        ("fa3", {"CONSUMERS": 3, "SPECIALIZE": 0}, {}),
+        ("fa3", {"OVERLAP": 0}, {"head_dim": 64}),
+        ("gemm", {}, {}),
+        ("gemm", {"TILE_N": 128, "STAGES": 4}, {}),
+        ("gemm", {}, {"dtype": "tf32"}),
+        ("gemm", {"TILE_N": 64}, {"dtype": "tf32"}),
     ],
     ids=str,
 )
-def test_launch_agrees_with_the_kernel(name: str, defines: dict[str, Define]) -> None:
+def test_launch_agrees_with_the_kernel(name: str, defines: dict[str, Define], options: dict[str, object]) -> None:
     """Shared bytes, block, parameters and boxes are those that the expanded kernel has."""
-    problem = programs.find(name).from_options(defines=defines)
+    problem = programs.find(name).from_options(defines=defines, **options)
     expanded = module(name, problem.defines)
     (kernel,) = expanded.kernels
     launch = problem.launch(problem.make_inputs(), sms=4)
@@ -134,11 +169,13 @@ def test_launch_agrees_with_the_kernel(name: str, defines: dict[str, Define]) ->
     assert len(kernel.params) == len(launch.args)
     assert any(isinstance(i, VarDecl) and i.count is None for i in expanded.items)
     expected = {i.operands[2].value for i in instructions(kernel.body) if "expect_tx" in i.opcode}  # type: ignore[union-attr]
-    boxes = [m.box_bytes for m in launch.args if hasattr(m, "box")]
+    boxes = [m.box_bytes for m in launch.args if isinstance(m, TensorMap)]
+    columns = getattr(problem, "head_dim", 0) // 64
     if name == "fa3":
-        assert expected == {2 * boxes[0], 2 * boxes[1]} and boxes[1] == boxes[2]
+        assert expected == {columns * boxes[0], columns * boxes[1]} and boxes[1] == boxes[2]
     else:
-        assert expected == {boxes[0] + boxes[1] * problem.tile_n // 64}  # type: ignore[attr-defined]
+        assert expected == {128 * (128 + problem.tile_n)}  # type: ignore[attr-defined]
+        assert boxes[1] in (64 * 128, 128 * problem.tile_n)  # type: ignore[attr-defined]
 
 
 def test_defaults_of_problems_are_the_kernels() -> None:

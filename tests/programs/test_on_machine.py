@@ -12,8 +12,31 @@ from programs.problem import Define
 SWITCHES = ("SPECIALIZE", "PINGPONG", "OVERLAP", "STAGES")
 
 
+# (head_dim, causal, defines): each of the variants that the head dims have of their own
+VARIANTS: tuple[tuple[int, bool, dict[str, Define]], ...] = (
+    (64, False, {"PINGPONG": 0}),
+    (64, False, {"OVERLAP": 0}),
+    (64, False, {"SPECIALIZE": 0}),
+    (64, False, {"SETMAXNREG": 0}),
+    (64, False, {"P_SHARED": 0}),
+    (64, True, {"OVERLAP": 0, "SPECIALIZE": 0, "PINGPONG": 0}),
+    (64, True, {"SCHEDULE": 0, "STAGES": 3}),
+    (128, False, {"P_SHARED": 1, "KV_TILE": 80, "SCHEDULE": 1}),
+    (128, True, {"CONSUMERS": 3, "KV_TILE": 64, "STAGES": 1}),
+    (128, True, {"SETMAXNREG": 0, "SCHEDULE": 0}),
+    (256, False, {"OVERLAP": 0, "SPECIALIZE": 0}),
+    (256, True, {"SPECIALIZE": 0}),
+    (256, True, {"SETMAXNREG": 0, "STAGES": 1}),
+    (256, True, {"PINGPONG": 0, "KV_TILE": 48}),
+)
+
+
 def run(name: str, defines: dict[str, Define], **options: object) -> None:
-    result = solve(programs.find(name).from_options(defines, **options), load_machine("h200", ("chip.sms=2",)), max_cycles=1_000_000)
+    result = solve(
+        programs.find(name).from_options(defines, **options),
+        load_machine("h200", ("chip.sms=2",)),
+        max_cycles=1_000_000,
+    )
     assert result.deadlock is None
     assert result.numerics is not None and result.numerics.passed
 
@@ -25,10 +48,22 @@ def test_fa3_variants(values: tuple[int, ...]) -> None:
     run("fa3", defines, seqlen=130, seqlen_k=100, heads=2)
 
 
+@pytest.mark.parametrize(("head_dim", "causal", "defines"), VARIANTS, ids=str)
+def test_fa3_variants_of_head_dims(head_dim: int, causal: bool, defines: dict[str, Define]) -> None:
+    run("fa3", defines, seqlen=220, seqlen_k=250, heads=2, heads_k=1, head_dim=head_dim, causal=causal)
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"seqlen": 1, "seqlen_k": 1, "heads": 1},
+        {"seqlen": 200, "seqlen_k": 427, "heads": 2, "head_dim": 64, "dtype": "bf16"},
+        {"seqlen": 130, "seqlen_k": 100, "heads": 2, "head_dim": 192},
+        {"seqlen": 130, "seqlen_k": 200, "heads": 2, "head_dim": 256, "heads_k": 1},
+        {"seqlen": 300, "seqlen_k": 427, "heads": 2, "head_dim": 64, "causal": True},
+        {"seqlen": 300, "heads": 2, "causal": True, "inputs": "outlier"},
+        {"seqlen": 300, "seqlen_k": 100, "heads": 4, "heads_k": 2, "causal": True},  # tiles and rows without keys
+        {"seqlen": 100, "seqlen_k": 300, "heads": 4, "heads_k": 1, "head_dim": 256, "causal": True, "dtype": "bf16"},
         {"seqlen": 128, "seqlen_k": 176, "heads": 2, "dtype": "bf16"},
         {"seqlen": 257, "seqlen_k": 353, "heads": 2, "heads_k": 1, "batch": 2, "inputs": "outlier"},
     ],
@@ -42,7 +77,9 @@ def test_fa3_shapes(options: dict[str, object]) -> None:
     ("name", "defines", "options"),
     [
         ("gemm", {}, {"m": 300, "n": 520, "k": 200, "dtype": "bf16"}),
-        ("gemm", {"TILE_N": 64, "STAGES": 2}, {"m": 1, "n": 8, "k": 8}),
+        ("gemm", {"TILE_N": 64, "STAGES": 2}, {"m": 1, "n": 1, "k": 1}),
+        ("gemm", {}, {"m": 129, "n": 259, "k": 101, "dtype": "tf32"}),
+        ("gemm", {"TILE_N": 192, "STAGES": 2}, {"m": 129, "n": 261, "k": 33, "dtype": "tf32"}),
         ("gemm", {"TILE_N": 64, "STAGES": 5}, {"m": 140, "n": 64 * 70, "k": 328}),
         ("softmax", {}, {"rows": 5, "cols": 4}),
         ("softmax", {"VECTORS": 2}, {"rows": 9, "cols": 1412}),

@@ -4,8 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import programs
+from programs.gemm import to_tf32
 from programs.problem import ErrorSum
 from programs.tensormap import TensorMap
 
@@ -31,6 +34,59 @@ def naive(name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if name == "softmax":
         return {"y": np.exp(x["x"]) / np.exp(x["x"]).sum(-1, keepdims=True)}
     return {"c": x["a"] + x["b"]}
+
+
+def test_causal_reference_is_the_textbook() -> None:
+    """Bottom-right aligned: the last row sees all keys; a row that sees none has o = 0 and lse = -inf."""
+    rng = np.random.default_rng(5)
+    for rows, keys in ((7, 12), (12, 7), (5, 5)):
+        options = {"seqlen": rows, "seqlen_k": keys, "heads": 1, "head_dim": 64, "causal": True}
+        problem = programs.find("fa3").from_options(**options)
+        inputs = {n: rng.standard_normal(shape).astype(np.float16) for n, shape in problem.shapes.items()}
+        q, k, v = (inputs[n][0, :, 0].astype(np.float64) for n in "qkv")
+        o, lse, pairs = np.zeros((rows, 64)), np.full(rows, -np.inf), 0
+        for row in range(rows):
+            seen = max(0, row + 1 + keys - rows)
+            pairs += seen
+            if seen:
+                weights = np.exp(k[:seen] @ q[row] / 8)
+                o[row], lse[row] = weights @ v[:seen] / weights.sum(), np.log(weights.sum())
+        outputs = {"o": o[None, :, None], "lse": lse[None, None]}
+        numerics = problem.check(outputs, inputs)
+        assert numerics.passed and numerics.rel_error < 1e-12
+        assert problem.flops == 4 * 64 * pairs
+        if keys < rows:
+            outputs["lse"][0, 0, 0] = 0.0
+            assert not problem.check(outputs, inputs).passed
+
+
+@given(
+    st.integers(1, 700), st.integers(1, 700), st.sampled_from([(1, 1), (4, 4), (6, 2)]), st.sampled_from([64, 128, 256]),
+    st.booleans(), st.integers(1, 9),
+)  # fmt: skip
+def test_schedule(seqlen: int, keys: int, heads: tuple[int, int], head_dim: int, causal: bool, sms: int) -> None:
+    """Every tile once, each CTA's column ends, no CTA waits while another has two tiles more than its share."""
+    options = {"seqlen": seqlen, "seqlen_k": keys, "heads": heads[0], "heads_k": heads[1], "head_dim": head_dim}
+    problem = programs.find("fa3").from_options(causal=causal, **options)
+    ctas = min(sms, problem.tiles)  # type: ignore[attr-defined]
+    table = problem.schedule(ctas)  # type: ignore[attr-defined]
+    assert (table[0] < problem.tiles).all() and (table[-1] == problem.tiles).all()  # type: ignore[attr-defined]
+    assert sorted(table[table < problem.tiles]) == list(range(problem.tiles))  # type: ignore[attr-defined]
+    assert all((np.diff((column == problem.tiles).astype(int)) >= 0).all() for column in table.T)  # type: ignore[attr-defined]
+    blocks = -(-seqlen // problem.tile.rows)  # type: ignore[attr-defined]
+    cost = np.array([problem.key_blocks(t % blocks) + 1 for t in range(problem.tiles)] + [0])  # type: ignore[attr-defined]
+    loads = cost[table].sum(0)
+    assert loads.max() - loads.min() <= cost.max()
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_tf32_is_the_nearest(x: float) -> None:
+    value = np.array([x], np.float32)
+    (near,) = to_tf32(value)
+    assert near.view(np.uint32) & 0x1FFF == 0 or not np.isfinite(near)
+    if np.isfinite(near):
+        step = abs(float(near)) * 2.0**-10 + 2.0**-136
+        assert abs(float(near) - float(value[0])) <= step / 2
 
 
 @pytest.mark.parametrize("name", programs.names())
@@ -102,6 +158,8 @@ def test_user_inputs() -> None:
         problem.adopt({**arrays, "v": arrays["v"][:, :4]})
     with pytest.raises(ValueError, match="scale must be one number"):
         problem.adopt({**arrays, "scale": np.ones(2)})
+    with pytest.raises(ValueError, match="scale must be above 0"):
+        problem.adopt({**arrays, "scale": np.array(-0.5)})
 
 
 @pytest.mark.parametrize("name", programs.names())
@@ -121,12 +179,14 @@ def test_sizes_of_inputs(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("fa3", {"head_dim": 64}, "head_dim 128"),
+        ("fa3", {"head_dim": 96}, "head_dim must be one of 64, 128, 192, 256, not 96"),
         ("fa3", {"heads": 4, "heads_k": 3}, "heads_k must divide"),
         ("fa3", {"seqlen_k": -1}, "seqlen_k"),
         ("fa3", {"dtype": "fp8"}, "one of fp16, bf16"),
-        ("fa3", {"causal": True}, "unknown option causal"),
-        ("gemm", {"k": 20}, "multiple of 8"),
+        ("fa3", {"defines": {"HEAD_DIM": 64}}, "HEAD_DIM follows from the option head_dim"),
+        ("fa3", {"defines": {"CAUSAL": 1}}, "CAUSAL follows from the option causal"),
+        ("gemm", {"defines": {"DTYPE": "bf16"}}, "DTYPE follows from the option dtype"),
+        ("gemm", {"dtype": "fp64"}, "fp16, bf16, tf32"),
         ("gemm", {"m": 0}, "at least 1"),
         ("softmax", {"cols": 6}, "multiple of 4"),
         ("vector_add", {"n": 0}, "at least 1"),

@@ -15,10 +15,10 @@ import programs
 from emu.machine import Machine, load_machine
 from emu.result import Result
 from emu.solve import solve
+from programs.attention import FlashAttention3
 from programs.problem import Problem, ceildiv
 from tools.accuracy.recorded import Recorded
 
-FA3_ROWS = 128  # query rows of a tile of fa3
 UNLIMITED = 1e6  # GB/s
 
 
@@ -39,10 +39,9 @@ def busiest(entry: Recorded, sms: int) -> dict[str, Any]:
     """Options of a problem for one SM that does what the busiest of `sms` SMs does in the recorded one."""
     problem = problem_of(entry)
     values: dict[str, Any] = dict(problem.values)
-    if entry.program == "fa3":
-        tiles = ceildiv(ceildiv(values["seqlen"], FA3_ROWS) * values["heads"] * values["batch"], sms)
+    if isinstance(problem, FlashAttention3):
         keys = values["seqlen_k"] or values["seqlen"]
-        rows = min(values["seqlen"], FA3_ROWS) * tiles
+        rows = min(values["seqlen"], problem.tile.rows) * ceildiv(problem.tiles, sms)
         return values | {"seqlen": rows, "seqlen_k": keys, "heads": 1, "heads_k": 1, "batch": 1}
     grid = problem.launch(problem.make_inputs(), sms).grid[0]
     if entry.program == "gemm":

@@ -1,8 +1,9 @@
 """Writes the PTX that a recording needs, and its job list, into one folder.
 
-    python -m tools.record.export --out build/record                 # the default list below
-    python -m tools.record.export --out build/record --defines fa3   # every combination of its switches
+    python -m tools.record.export --out build/record                      # every list of `lists`, and the calibration suite
     python -m tools.record.run_kernel --jobs build/record/jobs.json --out DIR       # on the GPU
+    python -m tools.record.export --out build/sweep --sweep               # small shapes, and every combination of switches
+    python -m tools.record.sweep build/sweep/sweep.zip --out DIR          # on the GPU
 
 Export runs where the assembler is installed; the GPU machine needs only the folder and this checkout.
 """
@@ -10,8 +11,10 @@ Export runs where the assembler is installed; the GPU machine needs only the fol
 from __future__ import annotations
 
 import argparse
-import itertools
+import hashlib
 import json
+import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +22,10 @@ import programs
 from isa.errors import AssemblyError
 from isa.expand import expand
 from isa.ptx import to_ptx
+from tools.record.lists import LISTS, SWITCHES, Case, combinations, numerics
 
-# (program, options, defines): shapes that the accuracy tables need.
-DEFAULT: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    ("vector_add", {}, {}),
-    ("softmax", {"rows": 1024, "cols": 4096}, {}),
-    ("softmax", {"rows": 528, "cols": 1024}, {}),
-    ("gemm", {}, {}),
-    ("fa3", {"seqlen": 128, "seqlen_k": 176, "heads": 1}, {}),
-    ("fa3", {"seqlen": 1024, "heads": 1}, {}),
-    ("fa3", {"seqlen": 1000, "seqlen_k": 777, "heads": 2}, {}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {}),
-    ("fa3", {"seqlen": 4096, "heads": 16}, {}),
-    ("fa3", {"seqlen": 4096, "heads": 16, "batch": 4}, {}),
-    ("fa3", {"seqlen": 128, "seqlen_k": 4096, "heads": 132, "heads_k": 1}, {}),
-    ("fa3", {"seqlen": 1, "heads": 3, "batch": 2}, {}),
-    ("fa3", {"seqlen": 17, "seqlen_k": 200, "heads": 2}, {}),
-    ("fa3", {"seqlen": 200, "heads": 2, "inputs": "outlier"}, {}),
-    ("fa3", {"seqlen": 513, "heads": 2, "dtype": "bf16", "inputs": "outlier"}, {}),
-    ("fa3", {"seqlen": 1024, "heads": 16, "dtype": "bf16"}, {}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"PINGPONG": 0}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"OVERLAP": 0}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"PINGPONG": 0, "OVERLAP": 0}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"SPECIALIZE": 0}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"SETMAXNREG": 0}),
-    ("fa3", {"seqlen": 1024, "heads": 16}, {"KV_TILE": 128}),
-)
-
-# Values that every combination is made of, where a program's own limits allow them.
-SWITCHES: dict[str, dict[str, tuple[Any, ...]]] = {
-    "fa3": {
-        "DTYPE": ("f16", "bf16"),
-        "SPECIALIZE": (0, 1),
-        "SETMAXNREG": (0, 1),
-        "PINGPONG": (0, 1),
-        "OVERLAP": (0, 1),
-        "STAGES": (1, 2),
-        "KV_TILE": (0, 64, 128),
-    },
-}
+CHECKED_TILES = 64  # of a long problem: the float64 reference of all would take minutes
+LONG = 1 << 33  # floating-point operations
 
 
 def ptx(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str:
@@ -72,31 +40,37 @@ def label(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str
     return "-".join([program, *(f"{k}{v}" for k, v in (options | defines).items())])
 
 
-def export_jobs(out: Path, families: list[str]) -> list[dict[str, Any]]:
-    """Write the default list and one job per calibration family; return the jobs."""
+def export_jobs(out: Path, cases: Iterable[Case], families: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Write the cases' PTX; one job a case and one a calibration family."""
     jobs: list[dict[str, Any]] = []
-    for program, options, defines in DEFAULT:
+    for program, options, defines in {label(*case): case for case in cases}.values():
         name = label(program, options, defines)
         path = out / f"{name}.ptx"
         path.write_text(ptx(program, options, defines))
-        jobs.append({"name": name, "ptx": str(path), "problem": program, "options": options, "defines": defines})
-    jobs += [{"name": f"bench-{family}", "bench": family, "repeat": 3, "seconds": 240} for family in families]
-    return jobs
+        flops = programs.find(program).from_options(defines=defines, **options).flops
+        job = {"name": name, "ptx": str(path), "problem": program, "options": options, "defines": defines}
+        jobs.append(job | {"check_tiles": CHECKED_TILES if flops > LONG else 0})
+    return jobs + [{"name": f"bench-{family}", "bench": family, "repeat": 3, "seconds": 240} for family in families]
 
 
-def export_combinations(out: Path, program: str) -> int:
-    """Write every combination of a program's switches that its own checks allow; return how many."""
-    switches = SWITCHES[program]
+def export_sweep(file: Path, cases: Iterable[Case]) -> int:
+    """Write every case that the program's own checks allow into one archive; return how many."""
     count = 0
-    for values in itertools.product(*switches.values()):
-        defines = dict(zip(switches, values, strict=True))
-        try:
-            text = ptx(program, {}, defines)
-        except AssemblyError as error:  # an .assert of the program: not a combination
-            print(f"skipped {defines}: {str(error).splitlines()[0]}")
-            continue
-        (out / f"{label(program, {}, defines)}.ptx").write_text(text)
-        count += 1
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        listing, written = [], set()
+        for program, options, defines in cases:
+            try:
+                text = ptx(program, options, defines)
+            except AssemblyError as error:  # an .assert of the program: not a combination
+                print(f"skipped {options} {defines}: {str(error).splitlines()[0]}")
+                continue
+            member = hashlib.sha256(text.encode()).hexdigest()[:16] + ".ptx"
+            if member not in written:
+                archive.writestr(member, text)
+                written.add(member)
+            listing.append({"ptx": member, "problem": program, "options": options, "defines": defines})
+            count += 1
+        archive.writestr("sweep.json", json.dumps(listing))
     return count
 
 
@@ -104,16 +78,19 @@ def main(argv: list[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/record"))
-    parser.add_argument("--defines", choices=sorted(SWITCHES), help="write every combination of this program")
+    parser.add_argument("--lists", nargs="*", choices=sorted(LISTS), default=sorted(LISTS), help="default: all")
     parser.add_argument("--families", nargs="*", help="calibration families (default: all)")
+    parser.add_argument("--sweep", action="store_true", help="the archive for `sweep` instead")
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.defines:
-        print(f"{export_combinations(args.out, args.defines)} files in {args.out}")
+    if args.sweep:
+        cases = [*numerics(), *(case for program in SWITCHES for case in combinations(program))]
+        print(f"{export_sweep(args.out / 'sweep.zip', cases)} cases in {args.out}/sweep.zip")
         return
     from tools.calibrate.suite import FAMILIES
 
-    jobs = export_jobs(args.out, list(FAMILIES) if args.families is None else args.families)
+    cases = [case for name in args.lists for case in LISTS[name]]
+    jobs = export_jobs(args.out, cases, list(FAMILIES) if args.families is None else args.families)
     (args.out / "jobs.json").write_text(json.dumps(jobs, indent=1))
     print(f"{len(jobs)} jobs in {args.out}/jobs.json")
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def find_ptxas() -> str | None:
     return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 
 
+@cache
 def assemble(text: str, arch: str = "sm_90a") -> tuple[bytes, str]:
     """A cubin and the log of `ptxas -v`; the text itself when no ptxas is there (the driver assembles)."""
     ptxas = find_ptxas()
@@ -148,6 +150,16 @@ def encode(gpu: Gpu, tensor_map: TensorMap, address: int) -> bytes:
         element_strides=tensor_map.element_strides,
         nan_fill=tensor_map.fill == "nan",
     )
+
+
+def run_once(gpu: Gpu, launch: Launch) -> None:
+    """Launch once and read the outputs back into the arrays.  Raises on any failing call."""
+    entry = next(e for e in entries(launch.text) if e.name == launch.kernel)
+    function = gpu.function(gpu.load(assemble(launch.text)[0]), launch.kernel, launch.shared, launch.cluster)
+    arguments = _Arguments(gpu, entry, launch.args)
+    gpu.launch(function, launch.grid, launch.block, launch.shared, arguments.raw, launch.cluster)
+    gpu.synchronize()
+    arguments.fetch()
 
 
 def run(gpu: Gpu, launch: Launch, repeat: int = 10, clocks: bool = True) -> Run:

@@ -49,8 +49,9 @@ class Job:
     """One thing to run.
 
     `problem` names a shipped program, `options` and `defines` are those that its PTX (the file `ptx`)
-    was exported with; or `bench` names a calibration family (`only` filters its rows).  `repeat` counts
-    the timed launches, `clocks` adds the build with clock readings, `save` keeps the arrays.
+    was exported with, `check_tiles` how many of its tiles are compared with the reference (0: all); or `bench` names a
+    calibration family (`only` filters its rows).  `repeat` counts the timed launches, `clocks` adds the build with
+    clock readings, `save` keeps the arrays.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Job:
     repeat: int = 10
     clocks: bool = True
     save: bool = False
+    check_tiles: int = 0
     seconds: float = 120.0
 
 
@@ -72,7 +74,7 @@ def run_problem(gpu: Gpu, job: Job, out: Path) -> dict[str, Any]:
 
     text = Path(job.ptx).read_text()
     sms = int(gpu.properties()["multiprocessors"])
-    launch, check, arrays = launch_of(job.problem, text, sms, job.options, job.defines)
+    launch, check, arrays = launch_of(job.problem, text, sms, job.options, job.defines, job.check_tiles)
     done = run(gpu, launch, job.repeat, job.clocks)
     if job.save:
         _save(out / f"{job.name}.npz", {name: _plain(array) for name, array in arrays.items()})
