@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.record import run_kernel
+import emu
+from tools.record import run_kernel, sweep
 from tools.record.entry import SCALARS, Parameter, entries, scalar_bytes
+from tools.record.export import export_sweep, label, ptx
 from tools.record.instrument import InstrumentError, SmTimes, with_clocks
 from tools.record.kernel import CLOCK_PTX
+from tools.record.lists import LISTS, Case, numerics
+from tools.record.problems import launch_of
 
 TEXT = """.version 8.3
 .target sm_90a
@@ -81,6 +86,45 @@ def test_the_busiest_sm_decides(warps: list[tuple[int, int, int]]) -> None:
     spans = [max(s + n for m, s, n in warps if m == sm) - min(s for m, s, _ in warps if m == sm) for sm, _, _ in warps]
     assert times.cycles_max == max(spans)
     assert times.sms == len({sm for sm, _, _ in warps}) and times.warps == len(warps)
+
+
+@pytest.mark.parametrize("case", [list(numerics())[k] for k in (22, 43, -2)], ids=str)
+def test_cases_of_the_sweep_run(case: Case) -> None:
+    """What the card gets is what the problem checks: the archive's text, launched as it will be there."""
+    program, options, defines = case
+    text = ptx(program, options, defines)
+    launch, check, _ = launch_of(program, text, 3, options, defines)
+    kernel = emu.load(text=text, order="source")
+    machine = emu.load_machine("h200", ("chip.sms=3",))
+    emu.launch(
+        kernel, machine=machine, grid=launch.grid, block=launch.block, args=launch.args, shared_bytes=launch.shared
+    )
+    assert check()["passed"]
+
+
+def test_some_tiles_are_checked() -> None:
+    options = {"m": 300, "n": 600, "k": 8}
+    _, check, arrays = launch_of("gemm", ptx("gemm", options, {}), 3, options, {}, check_tiles=2)
+    arrays["c"][:] = arrays["a"] @ arrays["b"]
+    arrays["c"][200, 0] = 9.0  # in the second of six tiles; the first and the last are looked at
+    assert check()["tiles_checked"] == 2 and check()["passed"]
+
+
+def test_lists_can_be_exported(tmp_path: Path) -> None:
+    for cases in LISTS.values():
+        assert len({label(*case) for case in cases}) == len(cases)
+    cases = [("gemm", {"m": 64}, {}), ("fa3", {"heads": 1}, {"STAGES": 9}), ("gemm", {"m": 65}, {})]
+    assert export_sweep(tmp_path / "s.zip", cases) == 2  # nine stages are refused
+    with zipfile.ZipFile(tmp_path / "s.zip") as archive:
+        listing = json.loads(archive.read("sweep.json"))
+        assert [c["options"] for c in listing] == [{"m": 64}, {"m": 65}]
+        assert archive.read(listing[0]["ptx"]).decode() == ptx("gemm", {"m": 64}, {})
+
+
+def test_a_sweep_without_a_card_stops(tmp_path: Path) -> None:
+    export_sweep(tmp_path / "s.zip", [("gemm", {"m": 64 + i}, {}) for i in range(5)])
+    with pytest.raises(RuntimeError, match="3 processes in a row without a result"):
+        sweep.main([str(tmp_path / "s.zip"), "--out", str(tmp_path / "out")])
 
 
 def test_a_failing_job_leaves_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

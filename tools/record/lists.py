@@ -78,7 +78,15 @@ SPEED: tuple[Case, ...] = (
     ("gemm", {"m": 8192, "n": 8192, "k": 8192}, {}),
 )
 
-LISTS = {"tables": TABLES, "speed": SPEED}
+# For Nsight Compute (`run_kernel --ncu`): the counters that h200-attention-ncu.csv has of the library's kernel.
+COUNTERS: tuple[Case, ...] = (
+    ("fa3", {"seqlen": 128, "seqlen_k": 4096, "heads": 132, "heads_k": 1}, {}),
+    ("fa3", {"seqlen": 128, "seqlen_k": 1024, "heads": 132, "heads_k": 1, "head_dim": 64}, {}),
+    ("fa3", {"seqlen": 4096, "heads": 16, "batch": 4}, {}),
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096}, {}),
+)
+
+LISTS = {"tables": TABLES, "speed": SPEED, "counters": COUNTERS}
 
 # Values that every combination is made of, where a program's own checks allow them.
 SWITCHES: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -40,7 +40,16 @@ NCU_METRICS = (
     "smsp__inst_executed_pipe_lsu.sum",
     "smsp__inst_executed_pipe_uniform.sum",
     "sm__inst_executed_pipe_tensor.sum",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "gpc__cycles_elapsed.avg.per_second",
+    *(
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+        for reason in (
+            *("barrier", "branch_resolving", "dispatch_stall", "gmma", "imc_miss", "long_scoreboard", "mio_throttle"),
+            *("math_pipe_throttle", "no_instruction", "not_selected", "selected", "short_scoreboard", "sleeping", "wait"),
+        )
+    ),
 )
 
 

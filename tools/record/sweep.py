@@ -21,6 +21,7 @@ from typing import Any
 SMS = 5  # few, so that every CTA has several tiles
 CHUNK = 128  # cases a process
 SECONDS = 240.0  # for a process
+FRUITLESS = 3  # processes in a row without a result: it is not the cases
 _ADVICE = re.compile(r".*(?:C75\d\d|[1-9]\d* bytes spill).*")
 
 
@@ -44,11 +45,12 @@ def run_chunk(archive: Path, first: int, out: Path) -> None:
 
 
 def run_all(archive: Path, out: Path) -> list[dict[str, Any]]:
-    """Every case of the archive, in processes of up to CHUNK cases."""
+    """Every case of the archive, in processes of up to CHUNK cases; RuntimeError when none of them gets anywhere."""
     with zipfile.ZipFile(archive) as files:
         cases = json.loads(files.read("sweep.json"))
     results: list[dict[str, Any]] = []
     lines = out / "chunk.jsonl"
+    fruitless = 0
     while len(results) < len(cases):
         lines.unlink(missing_ok=True)
         command = [sys.executable, "-m", "tools.record.sweep", str(archive), "--out", str(lines)]
@@ -61,6 +63,9 @@ def run_all(archive: Path, out: Path) -> list[dict[str, Any]]:
             error = f"no result after {SECONDS} s"
         found = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
         results += found + ([{"ok": False, "error": error}] if error else [])
+        fruitless = 0 if found else fruitless + 1
+        if fruitless == FRUITLESS:
+            raise RuntimeError(f"{FRUITLESS} processes in a row without a result:\n{error}")
         print(f"{len(results)} of {len(cases)}", flush=True)
     lines.unlink(missing_ok=True)
     return [case | result for case, result in zip(cases, results, strict=True)]
