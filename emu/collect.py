@@ -95,7 +95,7 @@ def _pipes(
     moved = sum(
         int(sm.sm["tma_bytes"][0]) / rate["load"] + int(sm.sm["store_bytes"][0]) / rate["store"] for sm in sms
     )
-    pipes["tensor"] = sum(int(sm.sm["tensor_cycles"][0]) for sm in sms) / active
+    pipes["tensor"] += sum(int(sm.sm["tensor_cycles"][0]) for sm in sms) / active
     pipes["tma"] = min(moved / active, 1.0)
     return pipes
 

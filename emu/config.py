@@ -21,11 +21,11 @@ FIELDS = (
     "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "mbar_poll_cy", "try_wait_limit_cy",
     "l2_kb_cy256", "l2_latency_cy", "l2_atomic_cy", "hbm_kb_cy256", "hbm_latency_cy",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
-    "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256",
+    "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256", "copy_latency_cy", "copy_wake_cy",
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
-    "return_cy256", "return_mma_cy256", "mio_queue_cy", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
+    "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
 KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
@@ -91,6 +91,8 @@ def _copies(v: Value) -> dict[str, float]:
         "store_read_cy": v("unit.tma.store_latency_cy") - v("timing.bulk_wait.latency"),
         "store_write_cy": v("unit.tma.store_write_cy"),
         "bulk_wake_cy": v("timing.bulk_wait.latency"),
+        "copy_latency_cy": v("unit.copy.latency_cy"),
+        "copy_wake_cy": v("timing.copy_wait.latency"),
         "fill_share256": 256 * v("unit.smem.store_share"),
     }
 
@@ -128,7 +130,7 @@ def _shared(v: Value) -> dict[str, float]:
     return {
         "return_cy256": 256 / (v("unit.shuffle.lanes") / v("sm.warp_lanes")),
         "return_mma_cy256": 256 / v("unit.tensor.other_return_per_cy"),
-        "mio_queue_cy": v("unit.smem.queue_cy"),
+        "mio_queue": v("unit.smem.queue") * v("sm.subpartitions"),
         "wavefront_cy": v("unit.smem.wavefront_cy"),
         "merged_cy": (v("timing.lds128.latency") - v("timing.lds.latency")) / 3,
         "store_wavefront_cy": v("unit.smem.store_wavefront_cy"),

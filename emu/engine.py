@@ -42,10 +42,11 @@ from emu.units.sharing import steal, tensor_busy
 def advance(S: Any, C: Any, t: int) -> None:
     """Let every unit do what is due at cycle `t` and find the next cycle of interest."""
     S.next_event = NEVER
-    look = launch.advance(S, C, t)
+    look = NEVER
     warps, instrs = warps_of(S.warp_at, WARP_SLOTS), instrs_of(S.instr_at, S.npc)
     for k in range(S.advancing):
         look = min(look, call_unit(S.advance_at[k], S, C, warps[0], instrs[0], ADVANCE, t, 0))
+    look = min(look, launch.advance(S, C, t))
     if t >= S.give_up:
         S.give_up = mbarrier.give_up(S, C, t)
     look = min(look, S.give_up)
@@ -55,7 +56,7 @@ def advance(S: Any, C: Any, t: int) -> None:
 @compiled
 def stuck(S: Any) -> bool:
     """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
-    if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail:
+    if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail or S.copy_head < S.copy_tail:
         return False
     warps, instrs = warps_of(S.warp_at, WARP_SLOTS), instrs_of(S.instr_at, S.npc)
     for k in range(WARP_SLOTS):
@@ -99,7 +100,7 @@ def run(S: Any, C: Any) -> None:
         if S.fault:
             t += 1
             break
-        if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0:
+        if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0 and S.copy_head == S.copy_tail:
             S.status = FINISHED
             t += 1
             break
@@ -144,6 +145,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
             return
         st64(free_at, max(t + (I.slowed if busy else I.interval), S.hold))
         held, held_reason = W.dep_ready, W.dep_reason
+    S.clear_at[s] = max(S.clear_at[s], t + I.linger)
     charge(S, W, pc, R_SELECTED, 1)
     W.last = t
     if busy:

@@ -12,6 +12,7 @@ from emu.state import (
     BLOCK_BAR,
     BLOCK_BULK_QUEUE,
     BLOCK_BULK_WAIT,
+    BLOCK_COPY_QUEUE,
     BLOCK_MBAR,
     BLOCK_MMA_FENCE,
     BLOCK_MMA_QUEUE,
@@ -214,7 +215,7 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
 
 
 def _retries(W: Any) -> bool:
-    return int(W["block"]) in (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_REGISTERS)
+    return int(W["block"]) in (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS)
 
 
 def waits_for(sm: StreamingMultiprocessor, W: Any) -> str:

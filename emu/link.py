@@ -55,6 +55,7 @@ def link(program: Program, machine: Machine) -> Linked:
         rt["latency"][k] = round(timing.latency)
         rt["interval"][k] = math.ceil(timing.interval)
         rt["slowed"][k] = math.ceil(_slowed(timing.interval, timing.pipe, machine))
+        rt["linger"][k] = _linger(timing.pipe, machine)
         rt["flags"][k] = _flags(program, k, micro, timing.pipe)
         if micro.unit:
             unit, rt["op"][k] = unit_routines()[micro.unit]
@@ -84,6 +85,13 @@ def _slowed(interval: float, pipe: str, machine: Machine) -> float:
     if pipe == "xu":
         return max(interval, 1 / machine.value("unit.tensor.other_mufu_per_cy"))
     return interval
+
+
+def _linger(pipe: str, machine: Machine) -> int:
+    """Cycles from issue on during which the operands of an mma.sync have to wait."""
+    if pipe in PORTLESS:
+        return 0
+    return round(machine.value(f"unit.tensor.mma_behind_{'fma' if pipe in ('fma', 'imad') else 'other'}_cy"))
 
 
 def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:

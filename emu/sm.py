@@ -16,6 +16,8 @@ from emu.link import Linked, time_slots
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.state import (
+    COPIES,
+    COPY,
     CTA,
     CTA_SLOTS,
     FINISHED,
@@ -95,6 +97,8 @@ class StreamingMultiprocessor:
         self.segments, lines = memory.segments()
         self.touched = np.zeros(lines, np.uint8)
         self.scratch = aligned(SCRATCH_BYTES, np.uint8)
+        self.fragments = aligned(12 * 32, np.uint32)
+        self.copies = np.zeros(COPIES, COPY)
         self.window_list = np.zeros(4, np.int64)
         self.local = np.zeros(max(WARP_SLOTS * 32 * program.local_bytes, 1), np.uint8)
         self.staging = np.empty(JOBS * shape.shared_cta, np.uint8)
@@ -110,6 +114,7 @@ class StreamingMultiprocessor:
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
             "touched_at": self.touched, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
+            "fragment_at": self.fragments, "copy_at": self.copies,
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data
@@ -160,7 +165,7 @@ class StreamingMultiprocessor:
     def shed(self) -> StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
-            for name in ("shared", "windows", "times", "staging", "local", "scratch", "versions", "touched"):
+            for name in ("shared", "windows", "times", "staging", "local", "scratch", "versions", "touched", "copies"):
                 delattr(self, name)
         return self
 

@@ -21,6 +21,7 @@ HOT = 8  # the most frequent reasons of an instruction are counted in a table of
 STACK = 32  # divergence stack entries a warp
 RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
 JOBS = 64  # bulk copies in flight an SM
+COPIES = 512  # warp instructions of cp.async in flight an SM, power of two
 DEPS = 5  # dependences of an instruction that are looked at without a loop
 RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
@@ -50,6 +51,7 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("stall", u8, 20),  # encoded issue gap to the next instruction, cycles
     ("reason", u8, 21),  # stall reason of consumers of the result
     ("throttle", u8, 22),  # stall reason while the pipe is busy
+    ("linger", u8, 23),  # cycles during which it delays the operands of an mma.sync
     ("latency", u16, 24),  # cycles to the result
     ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs
@@ -119,6 +121,7 @@ WARP = np.dtype(
         ("order", i64),  # launch order, for selection
         ("group_end", i64, GROUPS),  # mma_issued when a group was committed
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
+        ("copy_group", i32, 32),  # per lane: groups of cp.async committed
         ("stack_pc", i32, STACK),
         ("stack_rpc", i32, STACK),
         ("stack_mask", i64, STACK),
@@ -137,7 +140,8 @@ FREE, LIVE, DONE = 0, 1, 2
     BLOCK_BULK_WAIT,
     BLOCK_BULK_QUEUE,
     BLOCK_REGISTERS,
-) = range(9)
+    BLOCK_COPY_QUEUE,
+) = range(10)
 
 CTA = np.dtype(
     [
@@ -202,6 +206,26 @@ JOB = np.dtype(
 
 LOAD, STORE_READING, STORE_WRITING = 1, 2, 3  # a store: before, after its source has been read out
 
+# A warp instruction of cp.async, or of cp.async.mbarrier.arrive (`arrive`: targets are mbarrier cells).
+COPY = np.dtype(
+    [
+        ("finish", i64),
+        ("warp", i32),
+        ("cta", i32),
+        ("pc", i32),
+        ("arrive", i32),
+        ("size", i32),  # bytes a lane writes
+        ("mask", i64),
+        ("low", i64),  # least and
+        ("high", i64),  # greatest group of its lanes
+        ("target", i64, 32),  # host address
+        ("source", i64, 32),  # host address
+        ("count", i32, 32),  # bytes read
+        ("group", i32, 32),
+    ],
+    align=True,
+)
+
 # An array in emulated global memory; `touched` is its first line's index in the line map.
 SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("touched", i32)], align=True)
 
@@ -247,6 +271,7 @@ SM = np.dtype(
         ("sub_last", i32, SUBPARTITIONS),  # 8 times the slot of the last warp that issued, -1: none
         ("sub_count", i32, SUBPARTITIONS),
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
+        ("clear_at", i64, SUBPARTITIONS),  # from when an mma.sync reads its operands without delay
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core
         ("mma_wg", i32),  # warpgroup whose wgmma runs, -1: idle
@@ -269,6 +294,9 @@ SM = np.dtype(
         ("tma_until", i64),  # fills of shared memory go on until then
         ("job_seq", i64),
         ("jobs", i32),  # in flight
+        ("copy_head", i64),  # cp.async: entries that are done
+        ("copy_tail", i64),  # and that have been issued
+        ("copy_last", i64),  # when the youngest is done
         ("give_up", i64),  # earliest deadline of a suspended try_wait
         # shared memory, L2, barriers
         ("port_free", i64),  # cycles * 256
@@ -336,6 +364,8 @@ SM = np.dtype(
         ("hot_at", i64),  # uint32 [npc][HOT]: stalls by instruction, the first reasons
         ("cold_at", i64),  # uint32 [npc][REASONS - HOT]: the others
         ("scratch_at", i64),
+        ("fragment_at", i64),  # scratch of mma.sync
+        ("copy_at", i64),
         ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
         ("local_at", i64),
         ("local_bytes", i64),  # of a thread

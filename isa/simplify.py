@@ -55,7 +55,7 @@ def accumulates(op: MicroOp) -> bool:
 
 def pure(op: MicroOp) -> bool:
     """Whether an operation without used results can go."""
-    return op.micro.is_lane or op.micro.unit == "s2r"
+    return op.micro.is_lane or op.micro.unit in ("s2r", "mma", "movmatrix")
 
 
 def simplify(code: Code) -> None:

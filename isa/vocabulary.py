@@ -13,12 +13,12 @@ OPCODES = frozenset(
 _OWN = "let each thread or CTA write an element of its own, and sum them with shfl.sync or in a second kernel"
 _LOAD = "use ld.global or bulk copies with a tensor map (cp.async.bulk.tensor)"
 _PARTS = "use bfe or prmt to take the parts, and full-width arithmetic on them"
-_TENSOR = "use wgmma.mma_async (sm_90a), or fma on registers"
+_TENSOR = "use wgmma.mma_async (sm_90a) or mma.sync"
 INSTEAD = (
     dict.fromkeys(("multimem",), _OWN)
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
     | dict.fromkeys(("vadd", "vsub", "vmad", "vabsdiff", "vmax", "vmin", "vset"), _PARTS)
-    | dict.fromkeys(("mma", "wmma", "tcgen05"), _TENSOR)
+    | dict.fromkeys(("wmma", "tcgen05"), _TENSOR)
     | dict.fromkeys(("match", "redux"), "use a loop of shfl.sync")
     | {"brx": "use setp and bra", "call": "write a .macro, or inline the body", "ldu": "use ld.global.nc"}
 )

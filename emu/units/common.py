@@ -19,6 +19,7 @@ from emu.compiled import compiled
 from emu.raw import ld32, st64, view
 from emu.state import (
     BLOCK_NONE,
+    COPY,
     CTA,
     FAULT,
     JOB,
@@ -39,6 +40,7 @@ warps_of = view(WARP)
 ctas_of = view(CTA)
 wgroups_of = view(WGROUP)
 jobs_of = view(JOB)
+copies_of = view(COPY)
 instrs_of = view(RT_INSTR)
 segments_of = view(SEGMENT)
 tmaps_of = view(TMAP)

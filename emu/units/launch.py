@@ -8,6 +8,7 @@ from emu.compiled import compiled
 from emu.raw import copy, fill, ld32, ld64, st32, st64
 from emu.state import (
     BLOCK_NONE,
+    COPIES,
     DONE,
     FREE,
     JOBS,
@@ -22,7 +23,7 @@ from emu.state import (
     WARP_SLOTS,
     WARPGROUPS,
 )
-from emu.units.common import ctas_of, event, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
+from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
 
 
 @compiled
@@ -72,7 +73,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     S.launched += 1
     W.order = S.launched
     for lane in range(32):
-        W.bulk_group[lane] = 0
+        W.bulk_group[lane], W.copy_group[lane] = 0, 0
     fill(W.row_at, S.const_first * 128)
     copy(W.row_at + S.const_first * 128, S.const_at, S.const_rows * 128)
     fill(W.pred_at, S.predicates * 4)
@@ -121,6 +122,10 @@ def busy(S: Any, slot: int) -> bool:
         for k in range(JOBS):
             if jobs[k].cta == slot and (jobs[k].state == LOAD or jobs[k].state == STORE_READING):
                 return True
+    copies = copies_of(S.copy_at, COPIES)
+    for k in range(S.copy_head, S.copy_tail):
+        if copies[k & (COPIES - 1)].cta == slot:
+            return True
     room = (S.warps_per_cta + 3) // 4
     groups = wgroups_of(S.wg_at, WARPGROUPS)
     for k in range(slot * room, (slot + 1) * room):

@@ -16,6 +16,8 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
+from emu.raw import ld64, st64
+from emu.state import PIPES
 
 
 @njit(inline="always")
@@ -37,12 +39,20 @@ def steal(S: Any, C: Any, sub: int) -> None:
 
 
 @compiled
+def take_issue(S: Any, sub: int, until: int) -> None:
+    """Keep the sub-partition's dispatch port until a cycle: no pipe takes an instruction before."""
+    at = S.free_at + sub * PIPES * 8
+    for k in range(PIPES):
+        st64(at + 8 * k, max(ld64(at + 8 * k), until))
+
+
+@compiled
 def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
     """Pass `waves` wavefronts through the shared-memory ports; returns the cycles of queueing.
 
     wgmma operand reads have priority on the first port, bulk-copy fills on the second (rule 5), so an
     access beside them takes `1 / (1 - their share)` as long.  Loads then return `rows` register rows.
-    Past the queue's depth the sub-partition's next such instruction has to wait (`hold`).
+    Past the queue's depth, taken as so many instructions like this one, the sub-partition's next one has to wait (`hold`).
     """
     S.smem_waves += waves
     cost = waves << 8
@@ -57,7 +67,7 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
             cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
     start = max(t << 8, S.port_free)
     S.port_free = start + cost
-    S.hold = max(S.hold, (S.port_free >> 8) - C.mio_queue_cy)
+    S.hold = max(S.hold, (S.port_free >> 8) - C.mio_queue * max(waves, 1))
     queued = (S.port_free >> 8) - t - waves
     if rows:
         queued = max(queued, return_cost(S, C, t, rows))
@@ -72,5 +82,5 @@ def return_cost(S: Any, C: Any, t: int, rows: int) -> int:
         each = C.return_mma_cy256
     start = max(t << 8, S.return_free)
     S.return_free = start + rows * each
-    S.hold = max(S.hold, (S.return_free >> 8) - C.mio_queue_cy)
+    S.hold = max(S.hold, (S.return_free >> 8) - C.mio_queue * rows)
     return max((S.return_free >> 8) - t - rows, 0)

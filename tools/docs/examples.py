@@ -34,7 +34,7 @@ WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f64": "d", "f32": "f",
 NARROW = {"b8": "c"} | dict.fromkeys(["u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
 ADDRESSES = {"shared": "[%r90]", "local": "[stack]", "param": "[block]", "const": "[table]"}
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
-NUMBERS = (1, 0, 24, 128)
+NUMBERS = (1, 0, 16, 24, 128)
 
 
 def examples(form: Form) -> Iterator[str]:

@@ -1,0 +1,242 @@
+"""cp.async: copies by threads from global to shared memory (PTX ISA 9.7.9.25.3).
+
+A warp instruction is one entry of the SM's queue, which the L1 serves in order.  Read window and
+write moment: its sources are read, and shared memory changes, when it completes; whoever reads before a wait sees
+the old data.  Completion times are known at issue, so waiting is a dependence, not a park.
+cp.async.mbarrier.arrive is an entry behind the copies that it waits for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from emu.compiled import compiled
+from emu.raw import chunk16, copy, fill, ld8, ld32, ld64, st64
+from emu.stalls import Reason
+from emu.state import BLOCK_COPY_QUEUE, COPIES, NEVER, WARP_SLOTS
+from emu.units.common import (
+    DEFAULT,
+    F_GLOBAL_ALIGN,
+    F_GLOBAL_RANGE,
+    F_MBAR_ARRIVALS,
+    F_TMA_MBAR,
+    RETRY,
+    copies_of,
+    event,
+    fault,
+    get32,
+    get64,
+    park,
+    segment_host,
+    signed32,
+    warps_of,
+)
+from emu.units.global_memory import traffic
+from emu.units.mbarrier import M20, cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.memory import shared_host, touch
+
+R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
+
+
+@njit(inline="always")
+def signed24(x: int) -> int:
+    """Read the low 24 bits as a signed integer."""
+    return ((x & 0xFFFFFF) ^ 0x800000) - 0x800000
+
+
+# ---- issue -----------------------------------------------------------------------------------------
+
+
+@compiled
+def room(S: Any, W: Any, t: int) -> bool:
+    """Whether the queue takes one more entry; otherwise the warp retries when the oldest is done."""
+    if S.copy_tail - S.copy_head < COPIES:
+        return True
+    oldest = copies_of(S.copy_at, COPIES)[S.copy_head & (COPIES - 1)]
+    park(S, W, BLOCK_COPY_QUEUE, R_MIO, t)
+    st64(S.ready_at + W.slot8, max(oldest.finish, t + 1))
+    return False
+
+
+@compiled
+def enter(S: Any, W: Any, m: int, finish: int) -> None:
+    """Complete the entry at the queue's tail: whose it is, and when it is done (in order)."""
+    E = copies_of(S.copy_at, COPIES)[S.copy_tail & (COPIES - 1)]
+    E.warp, E.cta, E.pc, E.mask = W.slot, W.cta, W.pc, m
+    E.low, E.high = NEVER, -1
+    for lane in range(32):
+        E.group[lane] = W.copy_group[lane]
+        if (m >> lane) & 1:
+            E.low, E.high = min(E.low, W.copy_group[lane]), max(E.high, W.copy_group[lane])
+    S.copy_last = max(finish, S.copy_last)
+    E.finish = S.copy_last
+    S.copy_tail += 1
+    event(S, E.finish)
+
+
+@compiled
+def copy_async(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """cp.async: 4, 8 or 16 bytes a lane, of which the first ones are read and the rest are zeros."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, W, t):
+        return RETRY
+    to, start, size = signed24(I.imm), signed24(I.imm >> 24), 4 << ((I.imm >> 48) & 3)
+    ignore = ld_mask(W, I)
+    E = copies_of(S.copy_at, COPIES)[S.copy_tail & (COPIES - 1)]
+    reading = 0
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        target = shared_host(S, W, lane, get32(W, I.a, lane) + to, size)
+        if target == 0:
+            return DEFAULT
+        count = 0 if (ignore >> lane) & 1 else min(get32(W, I.c, lane), size)
+        source, address = 0, get64(W, I.b, lane) + start
+        if count:
+            if address % size != 0:
+                fault(S, W, F_GLOBAL_ALIGN, lane, address, size)
+                return DEFAULT
+            source = segment_host(S, address, count, 0)
+            if source <= 0:
+                fault(S, W, F_GLOBAL_RANGE, lane, address, count)
+                return DEFAULT
+            reading |= 1 << lane
+        E.target[lane], E.source[lane], E.count[lane] = target, source, count
+    E.size = size
+    finish = t + C.copy_latency_cy
+    if reading:
+        finish += traffic(S, C, W, I.b, start, reading, size, t) - C.l2_latency_cy
+    enter(S, W, m, finish)
+    return DEFAULT
+
+
+@njit(inline="always")
+def ld_mask(W: Any, I: Any) -> int:
+    """The lanes in which the instruction's predicate source holds."""
+    mask = ld32(W.pred_at + I.pa * 4)
+    return mask ^ 0xFFFFFFFF if I.flip & 2 else mask
+
+
+@compiled
+def copy_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """cp.async.commit_group: per thread."""
+    for lane in range(32):
+        if (m >> lane) & 1:
+            W.copy_group[lane] += 1
+    return DEFAULT
+
+
+@compiled
+def copy_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """cp.async.wait_group N and wait_all: until the entries of all but the N newest groups are done."""
+    W.dep_ready, when = t + I.latency, 0
+    if m == 0 or S.copy_head == S.copy_tail:
+        return DEFAULT
+    newest = I.imm & 0xFFFFFFFF
+    if (I.imm >> 32) & 1:
+        newest = -1  # the group that is still open counts as old
+    low, high = NEVER, -NEVER
+    for lane in range(32):
+        if (m >> lane) & 1:
+            low, high = min(low, W.copy_group[lane] - newest), max(high, W.copy_group[lane] - newest)
+    entries = copies_of(S.copy_at, COPIES)
+    for k in range(S.copy_head, S.copy_tail):
+        E = entries[k & (COPIES - 1)]
+        if E.warp != W.slot or E.arrive or E.low >= high or not E.mask & m:
+            continue
+        waits = E.high < low
+        for lane in range(0 if waits else 32):
+            waits = waits or ((E.mask & m) >> lane) & 1 and E.group[lane] < W.copy_group[lane] - newest
+        if waits:
+            when = max(when, E.finish)
+    if when:
+        W.dep_ready = max(W.dep_ready, when + C.copy_wake_cy)
+    return DEFAULT
+
+
+@compiled
+def copy_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """cp.async.mbarrier.arrive: an arrival of each lane behind its copies; counted beforehand without .noinc."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, W, t):
+        return RETRY
+    E = copies_of(S.copy_at, COPIES)[S.copy_tail & (COPIES - 1)]
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+        if k < 0:
+            return DEFAULT
+        if not (I.imm >> 32) & 1:
+            word = ld64(S.mbar_at + k * 8)
+            if pending_of(word) == M20:
+                fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, 1)
+                return DEFAULT
+            word = make_word(expected_of(word), tx_of(word), pending_of(word) + 1, phase_of(word))
+            st64(S.mbar_at + k * 8, word)
+        E.target[lane] = k
+    E.arrive = 1
+    enter(S, W, m, t + C.mbar_arrive_cy)
+    return DEFAULT
+
+
+# ---- advance ---------------------------------------------------------------------------------------
+
+
+@compiled
+def arrive(S: Any, C: Any, E: Any, t: int) -> None:
+    """The arrivals of an entry whose copies are done."""
+    W = warps_of(S.warp_at, WARP_SLOTS)[E.warp]
+    for lane in range(32):
+        if not (E.mask >> lane) & 1:
+            continue
+        k = E.target[lane]
+        word = ld64(S.mbar_at + k * 8)
+        if not ld8(S.live_at + k):
+            fault(S, W, F_TMA_MBAR, lane, (k << 3) - W.smem_base, 0)
+        elif pending_of(word) == 0:
+            fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, 1)
+        else:
+            left = make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word))
+            settle(S, C, E.cta, k, left, t)
+        if S.fault:
+            S.fault_pc = E.pc
+            return
+
+
+@compiled
+def land(S: Any, E: Any) -> None:
+    """Write an entry's bytes and zeros to shared memory."""
+    for lane in range(32):
+        if not (E.mask >> lane) & 1:
+            continue
+        target, count = E.target[lane], E.count[lane]
+        if count == 16:
+            chunk16(target, E.source[lane])
+        else:
+            copy(target, E.source[lane], count)
+            fill(target + count, E.size - count)
+        touch(S, target, E.size)
+
+
+@compiled
+def advance(S: Any, C: Any, t: int) -> int:
+    """Complete the entries that are due; returns the next cycle of interest."""
+    entries = copies_of(S.copy_at, COPIES)
+    while S.copy_head < S.copy_tail:
+        E = entries[S.copy_head & (COPIES - 1)]
+        if E.finish > t:
+            return int(E.finish)
+        S.copy_head += 1
+        if E.arrive:
+            E.arrive = 0
+            arrive(S, C, E, t)
+            if S.fault:
+                return NEVER
+        else:
+            land(S, E)
+    return NEVER
