@@ -147,7 +147,7 @@ def test_unknown_machine(warpsmith):
         ("fa3", "from Python only, inputs="),
         ("gemm", "--inputs FILE.npz  your own a [m, k], b [k, n]"),
         ("WG103", "four warps of the warpgroup"),
-        ("red", "recognised, but not implemented"),
+        ("multimem", "recognised, but not implemented"),
         ("LIMIT", "the run stopped at its limit"),
         ("swizzle", "16-byte chunks"),
     ],
