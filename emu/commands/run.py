@@ -90,6 +90,8 @@ def command(
     `--arg`).
     """
     loaded = load_machine(machine, overrides)
+    for file in filter(None, (save, json_file if json_file != "-" else None)):
+        check_writable(Path(file))
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if kernel in programs.names():
         result = run_program(kernel, loaded, given, read_defines(defines), inputs, max_cycles)
@@ -183,6 +185,17 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
     return x, y, z
 
 
+def check_writable(path: Path) -> None:
+    """OSError when a result could not be written there after the run; a file that was not there is not left behind."""
+    if path.is_fifo():
+        return
+    there = path.exists()
+    with path.open("ab"):
+        pass
+    if not there:
+        path.unlink()
+
+
 def save_arrays(file: str, result: Result) -> None:
     """All array arguments by name; types that NumPy does not know as their bits (bf16 uint16, fp8 uint8)."""
     import numpy as np
@@ -197,7 +210,7 @@ def save_arrays(file: str, result: Result) -> None:
 def report(result: Result, json_file: str | None) -> None:
     """Tables on stdout, or JSON there; findings and deadlocks with them."""
     if json_file == "-":
-        click.echo(result.to_json())
+        print(result.to_json())
         return
     if json_file:
         Path(json_file).write_text(result.to_json() + "\n")
@@ -214,4 +227,4 @@ def report(result: Result, json_file: str | None) -> None:
         console.width = 120
     for view in (summary(result), stalls(result), mix(result), source(result, limit=12)):
         console.print(view)
-    click.echo(findings(result) + deadlock(result), nl=False)
+    print(findings(result) + deadlock(result), end="")
