@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from isa.micro import Micro
-from isa.ops import mbarrier, tma
+from isa.ops import atomic, mbarrier, tma
 from isa.ops.special import SPECIAL
 from isa.ops.warp import SHUFFLES, VOTES
 from isa.ops.wgmma import KINDS
@@ -69,6 +69,28 @@ def wgmma(word: int) -> str:
     return ", ".join([f"n{word & 511} {a if a == b else f'{a} {b}'}", *flags])
 
 
+def mma(word: int) -> str:
+    """`k16 f16, f16 result`."""
+    kinds = {code: name for name, code in KINDS.items()}
+    a, b = (kinds.get(word >> at & 15, "?") for at in (8, 12))
+    flags = [name for bit, name in enumerate(("f16 result", "f16 sum", "satfinite"), 16) if word >> bit & 1]
+    return ", ".join([f"k{word & 255} {a if a == b else f'{a} {b}'}", *flags])
+
+
+def copy(word: int) -> str:
+    """`+0x10 -> +0x20, 16 bytes`: offsets of source and target."""
+    target, source = ((word >> at & 0xFFFFFF ^ 1 << 23) - (1 << 23) for at in (0, 24))
+    moved = f"{source:+#x} -> {target:+#x}, " if source or target else ""
+    return f"{moved}{4 << (word >> 48 & 3)} bytes"
+
+
+def atom(word: int) -> str:
+    """`+0x10 add f32 x4`."""
+    elements = word >> 40 & 255
+    names = atomic.OPERATIONS[word >> 32 & 15], atomic.TYPES[word >> 36 & 15]
+    return _join(offset(word), *names, f"x{elements}" if elements > 1 else "")
+
+
 def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
@@ -85,6 +107,9 @@ READERS: dict[str, Callable[[int], str]] = {
     "byte offset": offset,
     "tensor word": tensor,
     "wgmma word": wgmma,
+    "mma word": mma,
+    "copy word": copy,
+    "atomic word": atom,
     "groups that may stay": lambda word: _join(str(word & 0xFFFFFFFF), "read" if word >> 32 else ""),
     "registers a thread": lambda word: str(word & 0xFFFFFFFF),
     "its index in SPECIAL": SPECIAL.__getitem__,

@@ -82,6 +82,9 @@ def test_immediates_are_listed_in_words():
         "cp.async.bulk.wait_group.read 2;": "2 read",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0..%f3}, %d1, %d2, 1, 1, -1, 0, 1;": "n8 bf16, negate B, transpose B",
         "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2 {%f0..%f3}, %d1, %d2, 1, 1, 1;": "n8 e4m3 e5m2",
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0..%f3}, {%r0..%r3}, {%r4, %r5}, {%f0..%f3};": "k16 bf16",
+        "cp.async.cg.shared.global [%r1 + 16], [%d1 + -8], 16;": "-0x8 -> +0x10, 16 bytes",
+        "red.global.add.v2.f32 [%d1 + 4], {%f1, %f2};": "+0x4 add f32 x2",
     }
     registers = ".reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<8>; .shared .b8 s[64];"
     for text, words in wanted.items():
