@@ -59,8 +59,13 @@ def pure(op: MicroOp) -> bool:
 
 
 def simplify(code: Code) -> None:
-    """Propagate, fold and drop, in place."""
+    """Propagate, fold, drop, and end where a branch would only lead to the end, in place."""
     _Simplifier(code).run()
+    for op in code.ops:
+        if op.micro.unit == "bra" and op.label is not None:
+            target = code.labels[op.label]
+            if target < len(code.ops) and code.ops[target].micro.unit == "exit" and code.ops[target].guard is None:
+                op.micro, op.label = code.ops[target].micro, None  # ptxas: @P EXIT, so these lanes are gone at once
 
 
 class _Simplifier:
