@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from emu.chaos import Chaos
 from emu.collect import collect
 from emu.link import link
 from emu.machine import Machine, load_machine
@@ -69,12 +70,14 @@ def launch(
     args: Sequence[Any] = (),
     shared_bytes: int = 0,
     max_cycles: int | None = None,
+    chaos: Chaos | int | str | None = None,
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
     `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
     anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
-    shared memory.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
+    shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
+    perturbations an SM.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
 
     CTA i runs on SM i mod the SMs of the chip; SMs do not yet compete for L2 and HBM.
@@ -88,10 +91,13 @@ def launch(
     ctas = int(np.prod(shape.grid))
     sms = min(int(machine.value("chip.sms")), ctas)
     linked = link(program, machine)
+    disturbance = Chaos.of(chaos)
     done: list[StreamingMultiprocessor] = []
     touched: np.ndarray | None = None
     for k in range(sms):
         sm = StreamingMultiprocessor(program, machine, linked, shape, memory, k)
+        if disturbance:
+            sm.disturb(disturbance)
         if touched is not None:
             sm.touched[:] = touched
         status = sm.run(range(k, ctas, sms), max_cycles or DEFAULT_MAX_CYCLES)
@@ -99,7 +105,7 @@ def launch(
         done.append(sm.shed())
         if status != FINISHED:
             break
-    return collect(kernel.program, machine, shape, memory, done)
+    return collect(kernel.program, machine, shape, memory, done, disturbance)
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:

@@ -26,6 +26,7 @@ from emu.state import (
     WARP_SLOTS,
 )
 from emu.units.boxes import decode, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
+from emu.units.chaos import C_COPY, C_OPEN, C_STORE, at
 from emu.units.common import (
     DEFAULT,
     F_SHARED_RANGE,
@@ -45,6 +46,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
 
 R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
@@ -147,7 +149,8 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         S.tma_free = begin + service
         S.tma_bytes += j.bytes
         j.serve = S.tma_free >> 8
-        j.finish = j.serve + latency
+        j.finish = at(S, W, C_COPY, W.pc, t, j.serve + latency, t + 1)
+        record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
         j.read = j.finish
         S.tma_until = max(S.tma_until, j.finish)
         event(S, j.finish)
@@ -174,8 +177,8 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
         S.store_bytes += j.bytes
         j.serve = S.store_free >> 8
-        j.read = j.serve + C.store_read_cy
-        j.finish = j.read + C.store_write_cy
+        j.read = at(S, W, C_STORE, W.pc, t, j.serve + C.store_read_cy, t + 1)
+        j.finish = at(S, W, C_STORE, W.pc, t, j.read + C.store_write_cy, j.read + 1)
         event(S, j.read)
     return DEFAULT
 
@@ -233,6 +236,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         if not ld8(S.live_at + j.mbar):
             fault(S, W, F_TMA_MBAR, j.lane, (j.mbar << 3) - W.smem_base, 0)
         else:
+            record(S, W, E_BYTES, j.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
             complete_tx(S, C, W, j.mbar, j.bytes, t)
         j.state = FREE
         S.jobs -= 1
@@ -247,7 +251,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.fault_pc = j.pc
     waits = W.state == LIVE and W.block == BLOCK_BULK_WAIT
     if waits and not pending(S, W, W.wait_mask, W.wait_aux & 0xFFFFFFFF, (W.wait_aux >> 32) & 1):
-        wake(S, W, t + C.bulk_wake_cy)
+        wake(S, W, at(S, W, C_OPEN, W.pc, t, t + C.bulk_wake_cy, t + 1))
 
 
 @compiled
@@ -272,4 +276,3 @@ def advance(S: Any, C: Any, t: int) -> int:
         finish(S, C, due, t)
         if S.fault:
             return NEVER
-
