@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.chaos import Chaos
 from emu.collect import collect
-from emu.link import link
+from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
 from emu.order import scheduling
@@ -30,6 +30,14 @@ class Kernel:
 
     program: Program
     assembly: Assembly
+    _linked: dict[int, tuple[Machine, Linked]] = field(default_factory=dict, repr=False, compare=False)
+
+    def linked(self, machine: Machine) -> Linked:
+        """The program with a machine's numbers, made once for each machine."""
+        found = self._linked.get(id(machine))
+        if found is None:
+            found = self._linked[id(machine)] = machine, link(self.program, machine)
+        return found[1]
 
     def __repr__(self) -> str:
         p = self.program
@@ -90,7 +98,7 @@ def launch(
     memory.bind(args)
     ctas = int(np.prod(shape.grid))
     sms = min(int(machine.value("chip.sms")), ctas)
-    linked = link(program, machine)
+    linked = kernel.linked(machine)
     disturbance = Chaos.of(chaos)
     done: list[StreamingMultiprocessor] = []
     touched: np.ndarray | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Sequence
@@ -69,6 +70,7 @@ def collect(
     return result
 
 
+@functools.cache
 def _version() -> str:
     try:
         return importlib.metadata.version("warpsmith")

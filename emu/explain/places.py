@@ -43,7 +43,7 @@ def _line(sm: StreamingMultiprocessor, pos: Any) -> str:
 def role(sm: StreamingMultiprocessor, pc: int) -> str:
     """The role of an instruction."""
     program = sm.program
-    return program.roles[program.role_of[min(max(pc, 0), len(program.lines) - 1)]]
+    return str(program.roles[program.role_of[min(max(pc, 0), len(program.lines) - 1)]])
 
 
 def span(numbers: Iterable[int]) -> str:
