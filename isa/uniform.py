@@ -13,7 +13,7 @@ from isa.lowering import Code, MicroOp
 from isa.ops.uniform import UNIFORM
 from isa.simplify import words
 
-TAKERS = ("wgmma_mma", "tma_load", "tma_store", "tma_prefetch")  # routines with uniform operands
+TAKERS = ("wgmma_mma", "tma_load", "tma_store", "tma_prefetch", "bulk_load", "bulk_store")  # routines with uniform operands
 
 
 def _uniform_operands(op: MicroOp) -> set[int]:

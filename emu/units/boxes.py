@@ -13,6 +13,7 @@ from numba import njit
 from emu.compiled import compiled
 from emu.raw import chunk16, copy, ld8, ld32, ld64, st8
 from emu.state import JOBS
+from emu.units.atomic import SIZES, combined, load, store
 from emu.units.common import (
     F_GLOBAL_RANGE,
     F_READ_ONLY,
@@ -214,7 +215,32 @@ def write_box(S: Any, W: Any, k: int) -> None:
         if host <= 0:
             fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, j.lane, start, count * T.elem)
             return
-        copy(host, j.staging_at + row * row_bytes + first * T.elem, count * T.elem)
+        staged = j.staging_at + row * row_bytes + first * T.elem
+        if j.code:
+            combine(host, staged, count * T.elem, j.code, 1)
+        else:
+            copy(host, staged, count * T.elem)
+
+
+@compiled
+def combine(host: int, staged: int, size: int, code: int, ftz: int) -> None:
+    """Apply an atomic operation (a job's `code`) to every element of a range."""
+    op, kind = (code & 255) - 1, code >> 8
+    width = SIZES[kind]
+    for at in range(0, size, width):
+        store(host + at, width, combined(op, kind, load(host + at, width), load(staged + at, width), 0, ftz))
+
+
+@compiled
+def deliver(S: Any, W: Any, k: int) -> None:
+    """Write what st.async or red.async brought to shared memory."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    host = S.smem_at + j.smem
+    if j.code:
+        combine(host, j.staging_at, j.bytes, j.code, 0)
+    else:
+        copy(host, j.staging_at, j.bytes)
+    touch(S, host, j.bytes)
 
 
 @compiled

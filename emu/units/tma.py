@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba import njit
+
 from emu.compiled import compiled
 from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
@@ -25,13 +27,13 @@ from emu.state import (
     STORE_WRITING,
     WARP_SLOTS,
 )
-from emu.units.boxes import decode, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
-from emu.units.chaos import C_COPY, C_OPEN, C_STORE, at
+from emu.units.boxes import decode, deliver, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
 from emu.units.common import (
     DEFAULT,
     F_SHARED_RANGE,
     F_TMA_ALIGN,
     F_TMA_MBAR,
+    F_TMAP,
     F_TMAP_RANK,
     PARK,
     RETRY,
@@ -46,9 +48,14 @@ from emu.units.common import (
     wake,
     warps_of,
 )
-from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
+from isa.ops.atomic import OPERATIONS, TYPES
 
+# Types of the elements of a tensor map (PTX ISA 9.7.9.28) as those of atomics; -1: no reduction has it.
+_NAMES = ("", "", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "", "")
+ATOMIC_TYPES = tuple(TYPES.index(name) if name else -1 for name in _NAMES)
+U32, S64, F32, F64 = (TYPES.index(name) for name in ("u32", "s64", "f32", "f64"))
+ADD, MAX, INC, DEC, AND = (OPERATIONS.index(name) for name in ("add", "max", "inc", "dec", "and"))
 R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
 
 
@@ -102,8 +109,7 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
         return -1
     for d in range(T.rank):
         j.coords[d] = signed32(get32(W, ld16(S.list_at + I.list * 2 + 2 * d), lane))
-    j.warp, j.lane, j.cta, j.pc = W.slot, lane, W.cta, W.pc
-    j.group = W.bulk_group[lane]
+    enroll(S, W, j, lane)
     offset = get32(W, I.b, lane)
     if offset % (128 if T.swizzle else 16) != 0:
         fault(S, W, F_TMA_ALIGN, lane, offset, T.swizzle)
@@ -113,9 +119,56 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
         fault(S, W, F_SHARED_RANGE, lane, offset, outer_rows(T) * pitch_of(T))
         return -1
     j.smem = W.smem_base + offset
+    return k
+
+
+@njit(inline="always")
+def enroll(S: Any, W: Any, j: Any, lane: int) -> None:
+    """Fill in whose job it is; plain bytes unless more is said."""
+    j.warp, j.lane, j.cta, j.pc = W.slot, lane, W.cta, W.pc
+    j.group = W.bulk_group[lane]
+    j.code, j.staged = 0, 0
     S.job_seq += 1
     j.seq = S.job_seq
-    return k
+
+
+@compiled
+def start_load(S: Any, C: Any, k: int, t: int) -> None:
+    """Queue a load at the copy engine."""
+    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
+    j.state = LOAD
+    S.jobs += 1
+    service = max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256)
+    missing = missing_bytes(S, k)
+    latency = C.tma_latency_cy
+    begin = max((t + C.tma_issue_cy) << 8, S.tma_free)
+    if missing:
+        S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
+        begin = max(begin, S.hbm_free - service)
+        latency += C.tma_hbm_cy
+        S.hbm_bytes += missing
+    S.tma_free = begin + service
+    S.tma_bytes += j.bytes
+    j.serve = S.tma_free >> 8
+    j.finish = j.serve + latency
+    j.read = j.finish
+    S.tma_until = max(S.tma_until, j.finish)
+    event(S, j.finish)
+
+
+@compiled
+def start_store(S: Any, C: Any, k: int, t: int) -> None:
+    """Queue a store at the copy engine."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    j.state = STORE_READING
+    S.jobs += 1
+    begin = max((t + C.tma_issue_cy) << 8, S.store_free)
+    S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
+    S.store_bytes += j.bytes
+    j.serve = S.store_free >> 8
+    j.read = j.serve + C.store_read_cy
+    j.finish = j.read + C.store_write_cy
+    event(S, j.read)
 
 
 @compiled
@@ -131,29 +184,11 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         k = claim(S, W, I, lane)
         if k < 0:
             return DEFAULT
-        j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
+        j = jobs_of(S.job_at, JOBS)[k]
         j.mbar = cell(S, W, lane, get32(W, I.c, lane), 1)
         if j.mbar < 0:
             return DEFAULT
-        j.state = LOAD
-        S.jobs += 1
-        service = max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256)
-        missing = missing_bytes(S, k)
-        latency = C.tma_latency_cy
-        begin = max((t + C.tma_issue_cy) << 8, S.tma_free)
-        if missing:
-            S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
-            begin = max(begin, S.hbm_free - service)
-            latency += C.tma_hbm_cy
-            S.hbm_bytes += missing
-        S.tma_free = begin + service
-        S.tma_bytes += j.bytes
-        j.serve = S.tma_free >> 8
-        j.finish = at(S, W, C_COPY, W.pc, t, j.serve + latency, t + 1)
-        record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
-        j.read = j.finish
-        S.tma_until = max(S.tma_until, j.finish)
-        event(S, j.finish)
+        start_load(S, C, k, t)
     return DEFAULT
 
 
@@ -170,17 +205,27 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         k = claim(S, W, I, lane)
         if k < 0:
             return DEFAULT
-        j = jobs_of(S.job_at, JOBS)[k]
-        j.state = STORE_READING
-        S.jobs += 1
-        begin = max((t + C.tma_issue_cy) << 8, S.store_free)
-        S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
-        S.store_bytes += j.bytes
-        j.serve = S.store_free >> 8
-        j.read = at(S, W, C_STORE, W.pc, t, j.serve + C.store_read_cy, t + 1)
-        j.finish = at(S, W, C_STORE, W.pc, t, j.read + C.store_write_cy, j.read + 1)
-        event(S, j.read)
+        code = I.imm >> 16 & 255
+        if code:
+            code = reduction(S, W, lane, code, tmaps_of(S.tmap_at, JOBS)[k].etype)
+            if code < 0:
+                return DEFAULT
+        jobs_of(S.job_at, JOBS)[k].code = code
+        start_store(S, C, k, t)
     return DEFAULT
+
+
+@compiled
+def reduction(S: Any, W: Any, lane: int, operation: int, etype: int) -> int:
+    """The job's code for an operation (from 1 on) on elements of a tensor map's type, or -1 after a fault."""
+    kind = ATOMIC_TYPES[etype]
+    whole = kind >= 0 and kind <= S64
+    bits = operation - 1 >= AND
+    fits = whole or (operation - 1 <= MAX and kind > F64) or (operation - 1 == ADD and kind >= F32)
+    if not fits or (bits and not whole) or ((operation - 1 == INC or operation - 1 == DEC) and kind != U32):
+        fault(S, W, F_TMAP, lane, etype, operation)
+        return -1
+    return operation | kind << 8
 
 
 @compiled
@@ -232,11 +277,13 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
     j = jobs_of(S.job_at, JOBS)[k]
     W = warps_of(S.warp_at, WARP_SLOTS)[j.warp]
     if j.state == LOAD:
-        read_box(S, W, k)
+        if j.staged:
+            deliver(S, W, k)
+        else:
+            read_box(S, W, k)
         if not ld8(S.live_at + j.mbar):
             fault(S, W, F_TMA_MBAR, j.lane, (j.mbar << 3) - W.smem_base, 0)
         else:
-            record(S, W, E_BYTES, j.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
             complete_tx(S, C, W, j.mbar, j.bytes, t)
         j.state = FREE
         S.jobs -= 1
@@ -251,7 +298,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.fault_pc = j.pc
     waits = W.state == LIVE and W.block == BLOCK_BULK_WAIT
     if waits and not pending(S, W, W.wait_mask, W.wait_aux & 0xFFFFFFFF, (W.wait_aux >> 32) & 1):
-        wake(S, W, at(S, W, C_OPEN, W.pc, t, t + C.bulk_wake_cy, t + 1))
+        wake(S, W, t + C.bulk_wake_cy)
 
 
 @compiled
@@ -276,3 +323,4 @@ def advance(S: Any, C: Any, t: int) -> int:
         finish(S, C, due, t)
         if S.fault:
             return NEVER
+

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from isa.micro import unit
 from isa.ops.address import generic_whole, shared_whole
+from isa.ops.atomic import OPERATIONS
 from isa.registry import Emitter, Match, instruction
 from isa.shorthand import Fresh, operands, reject, shorthand, text
 from isa.syntax import Addr, Instr, Sym, TensorAddr
@@ -18,15 +19,17 @@ UTMASTG = unit("UTMASTG", "UuL->", "tma", "tma_store", "map, source, [coordinate
 UTMAPF = unit("UTMAPF", "U->", "tma_prefetch", "tma_prefetch", "map", "barrier")
 
 
-def tensor_word(dims: int, multicast: bool = False) -> int:
-    """The immediate of UTMALDG and UTMASTG: bits 0..3 dimensions, bit 8 a CTA mask ends the list."""
-    return dims | (MULTICAST if multicast else 0)
+def tensor_word(dims: int, multicast: bool = False, operation: str = "") -> int:
+    """The immediate of UTMALDG and UTMASTG: bits 0..3 dimensions, bit 8 a CTA mask ends the list, 16..23 a reduction."""
+    code = OPERATIONS.index(operation) + 1 if operation else 0
+    return dims | (MULTICAST if multicast else 0) | code << 16
 
 
 _SETS = {
     "DIM": tuple(f".{n}d" for n in range(1, 6)),
     "DST": (".shared::cluster", ".shared::cta"),
     "MAP": (".param", ".const"),
+    "OP": (".add", ".min", ".max", ".inc", ".dec", ".and", ".or", ".xor"),
 }
 _TYPES = {"dst": "shared", "src": "shared", "mbar": "shared", "mask": "b16", "policy": "b64", "a": "addr"}
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
@@ -38,6 +41,7 @@ _IGNORED = {
 _LOAD = "cp.async.bulk.tensor.DIM.DST.global{.tile}.mbarrier::complete_tx::bytes"
 _CLUSTER = _LOAD.replace("DST", "shared::cluster")
 _STORE = "cp.async.bulk.tensor.DIM.global.shared::cta{.tile}.bulk_group"
+_REDUCE = "cp.reduce.async.bulk.tensor.DIM.global.shared::cta.OP{.tile}.bulk_group"
 _PREFETCH = "cp.async.bulk.prefetch.tensor.DIM.L2.global{.tile}"
 
 
@@ -90,6 +94,20 @@ def tensor_store(e: Emitter, m: Match) -> None:
     """Copy a box from shared memory to a tensor, as part of the thread's bulk group (PTX ISA 9.7.9.27.1.2)."""
     dims = _check_map(e, m)
     e(UTMASTG, None, m.map, shared_whole(e, m.src), m.coords, imm=tensor_word(dims))
+
+
+@instruction(
+    f"{_REDUCE} [map, coords], [src];",
+    f"{_REDUCE}.L2::cache_hint [map, coords], [src], policy;",
+    sets=_SETS,
+    types=_TYPES,
+    ignored=_IGNORED,
+    targets=_HOPPER_ON,
+)
+def tensor_reduce(e: Emitter, m: Match) -> None:
+    """Combine a box in shared memory with that of a tensor, element by element (PTX ISA 9.7.9.27.1.3)."""
+    dims = _check_map(e, m)
+    e(UTMASTG, None, m.map, shared_whole(e, m.src), m.coords, imm=tensor_word(dims, operation=m["OP"]))
 
 
 @instruction(

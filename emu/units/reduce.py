@@ -1,0 +1,85 @@
+"""What the lanes of a warp find out together: redux.sync, match.sync (PTX ISA 9.7.13.10, 9.7.13.12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.compiled import compiled
+from emu.raw import ld16, ld32, st32
+from emu.state import HAS_D
+from emu.units.common import DEFAULT, first_lane, get32, get64, signed32, together
+from emu.units.sharing import return_cost
+from isa.ops.warp import MATCH_ALL, MATCH_WIDE, REDUCTIONS
+
+ADD, MIN, MAX, AND, OR, XOR = range(len(REDUCTIONS))
+SIGNED = 1 << 8
+
+
+@compiled
+def members(S: Any, W: Any, I: Any, m: int) -> bool:
+    """Whether all lanes of the membership mask are here."""
+    return m != 0 and together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m)))
+
+
+@compiled
+def redux(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """One value of all lanes, combined in lane order."""
+    if not members(S, W, I, m):
+        return DEFAULT
+    op, lead = I.imm & 255, first_lane(m)
+    result = get32(W, I.a, lead)
+    for lane in range(lead + 1, 32):
+        if not (m >> lane) & 1:
+            continue
+        x = get32(W, I.a, lane)
+        if op == ADD:
+            result += x
+        elif op == AND:
+            result &= x
+        elif op == OR:
+            result |= x
+        elif op == XOR:
+            result ^= x
+        else:
+            p, q = (signed32(result), signed32(x)) if I.imm & SIGNED else (result, x)
+            result = x if (q > p) == (op == MAX) else result
+    for lane in range(32):
+        if (m >> lane) & 1:
+            st32(W.row_at + I.d * 128 + lane * 4, result)
+    return int(I.latency) + return_cost(S, C, t, 1)
+
+
+@compiled
+def match(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """The lanes with the same value (any), or all lanes if every one has it (all)."""
+    if not members(S, W, I, m):
+        return DEFAULT
+    equal_to_first, lead = 0, first_lane(m)
+    found = W.row_at + S.shuffle_row * 128  # a result may overwrite the values
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        mine = get64(W, I.a, lane) if I.imm & MATCH_WIDE else get32(W, I.a, lane)
+        same = 0
+        for other in range(32):
+            if (m >> other) & 1:
+                x = get64(W, I.a, other) if I.imm & MATCH_WIDE else get32(W, I.a, other)
+                same |= (x == mine) << other
+        if lane == lead:
+            equal_to_first = same
+        if not I.imm & MATCH_ALL:
+            st32(found + lane * 4, same)
+    if not I.imm & MATCH_ALL:
+        for lane in range(32):
+            if (m >> lane) & 1:
+                st32(W.row_at + I.d * 128 + lane * 4, ld32(found + lane * 4))
+    if I.imm & MATCH_ALL:
+        agree = equal_to_first == m
+        if I.flags & HAS_D:
+            for lane in range(32):
+                if (m >> lane) & 1:
+                    st32(W.row_at + I.d * 128 + lane * 4, m if agree else 0)
+        if I.pd:
+            at = W.pred_at + I.pd * 4
+            st32(at, (ld32(at) & ~m) | (m if agree else 0))
+    return int(I.latency) + return_cost(S, C, t, 1)

@@ -1,0 +1,183 @@
+"""Bulk copies without a tensor map, their reductions, and asynchronous stores (PTX ISA 9.7.9.25.4, 9.7.9.12, 9.7.13.8).
+
+The copy engine treats a range of bytes as a tensor of one dimension.
+"""
+
+from __future__ import annotations
+
+from isa.micro import unit
+from isa.ops.address import generic_whole, shared_whole
+from isa.ops.atomic import OPERATIONS, TYPES
+from isa.ops.memory import rows
+from isa.ops.tma import UTMAPF
+from isa.registry import Const, Emitter, Match, Value, instruction
+
+_HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
+
+UBLKCP_LOAD = unit(
+    "UBLKCP.S.G", "uUuL->", "tma", "bulk_load", "destination, source, mbarrier, [bytes (, CTA mask)]", "barrier"
+)
+UBLKCP_STORE = unit(
+    "UBLKCP.G.S", "UuL->", "tma", "bulk_store", "destination, source, [bytes]; imm: reduction code", "barrier"
+)
+STAS = unit(
+    "STAS",
+    "uuL->",
+    "stas",
+    "async_store",
+    "address, mbarrier, [values]; imm: reduction code, bits 32.. bytes",
+    "barrier",
+)
+
+
+def reduction_code(operation: str, type: str) -> int:
+    """The code of a job (`emu.state.JOB`): an operation of `isa.ops.atomic` from 1 on, its type in bits 8 and up."""
+    return OPERATIONS.index(operation) + 1 | TYPES.index(type) << 8
+
+
+def _size(e: Emitter, m: Match) -> Value:
+    if isinstance(m.size, Const) and m.size.bits % 16:
+        raise e.error(f"{m.size.bits} bytes are not a multiple of 16", operand=m.operand("size"))
+    size: Value = m.size
+    return size
+
+
+_SETS = {
+    "DST": (".shared::cluster", ".shared::cta"),
+    "BITS": (".and", ".or", ".xor"),
+    "BTYPE": (".b32", ".b64"),
+    "ADDED": (".u32", ".s32", ".u64", ".f32", ".f64"),
+    "MM": (".min", ".max"),
+    "MTYPE": (".u32", ".s32", ".u64", ".s64", ".f16", ".bf16"),
+    "STEP": (".inc", ".dec"),
+    "HALF": (".f16", ".bf16"),
+}
+_TYPES = {"dst": "shared", "src": "global", "mbar": "shared", "size": "u32", "mask": "b16", "policy": "b64"}
+_STORE_TYPES = {"dst": "global", "src": "shared", "size": "u32", "policy": "b64"}
+_IGNORED = {".L2::cache_hint": "an eviction hint: changes no value", ".noftz": "what 16-bit types do anyway"}
+_LOAD = "cp.async.bulk.DST.global.mbarrier::complete_tx::bytes"
+_CLUSTER = _LOAD.replace("DST", "shared::cluster")
+_STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+_REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
+
+
+@instruction(
+    f"{_LOAD} [dst], [src], size, [mbar];",
+    f"{_LOAD}.L2::cache_hint [dst], [src], size, [mbar], policy;",
+    sets=_SETS,
+    types=_TYPES,
+    ignored=_IGNORED,
+    targets=_HOPPER_ON,
+)
+def bulk_load(e: Emitter, m: Match) -> None:
+    """Copy `size` bytes of global memory to shared memory; they are signalled to the mbarrier.
+
+    `size` is a multiple of 16 and both addresses are aligned to 16 bytes.
+    """
+    e(UBLKCP_LOAD, None, shared_whole(e, m.dst), generic_whole(e, m.src), shared_whole(e, m.mbar), [_size(e, m)])
+
+
+@instruction(
+    f"{_STORE} [dst], [src], size;",
+    f"{_STORE}.L2::cache_hint [dst], [src], size, policy;",
+    sets=_SETS,
+    types=_STORE_TYPES,
+    ignored=_IGNORED,
+    targets=_HOPPER_ON,
+)
+def bulk_store(e: Emitter, m: Match) -> None:
+    """Copy `size` bytes of shared memory to global memory, as part of the thread's bulk group."""
+    e(UBLKCP_STORE, None, generic_whole(e, m.dst), shared_whole(e, m.src), [_size(e, m)])
+
+
+def _reductions(line: str) -> tuple[str, str]:
+    return f"{_REDUCE}{line} [dst], [src], size;", f"{_REDUCE}.L2::cache_hint{line} [dst], [src], size, policy;"
+
+
+@instruction(
+    *_reductions(".BITS.BTYPE"),
+    *_reductions(".add.ADDED"),
+    *_reductions(".STEP.u32"),
+    *_reductions(".MM.MTYPE"),
+    *_reductions(".add.noftz.HALF"),
+    sets=_SETS,
+    types=_STORE_TYPES,
+    ignored=_IGNORED,
+    targets=_HOPPER_ON,
+)
+def bulk_reduce(e: Emitter, m: Match) -> None:
+    """Combine `size` bytes of shared memory with global memory, element by element; f32 sums flush subnormals."""
+    operation = next(word for word in m.mods if word in OPERATIONS)
+    type = m.mods[-1]
+    code = reduction_code(operation, "u" + type[1:] if type in ("b32", "b64") else type)
+    e(UBLKCP_STORE, None, generic_whole(e, m.dst), shared_whole(e, m.src), [_size(e, m)], imm=code)
+
+
+@instruction(
+    "cp.async.bulk.prefetch.L2.global [src], size;",
+    "cp.async.bulk.prefetch.L2.global.L2::cache_hint [src], size, policy;",
+    types=_TYPES,
+    ignored=_IGNORED,
+    targets=_HOPPER_ON,
+)
+def bulk_prefetch(e: Emitter, m: Match) -> None:
+    """Bring `size` bytes to L2: a hint."""
+    _size(e, m)
+    e(UTMAPF, None, generic_whole(e, m.src))
+
+
+# ---- st.async, red.async ----------------------------------------------------------------------------
+
+_ASYNC_TYPES = tuple(f".{t}{w}" for w in (32, 64) for t in "bus") + (".f32", ".f64")
+_ASYNC = {
+    "TYPE": _ASYNC_TYPES,
+    "VEC": (".v2", ".v4"),
+    "SIGNED": (".u32", ".s32"),
+    "LONG": (".u64", ".s64"),
+    "OP": (".min", ".max", ".add"),
+    "STEP": (".inc", ".dec"),
+    "BITS": (".and", ".or", ".xor"),
+}
+_ASYNC_OPERANDS = {"a": "shared", "mbar": "shared"}
+_ORDER = {
+    ".weak": "the only order of st.async",
+    ".relaxed": "the only order of red.async",
+    ".cluster": "its scope",
+    ".shared::cluster": "an address of this CTA's shared memory here",
+}
+
+
+def _asynchronous(e: Emitter, m: Match, code: int) -> None:
+    values = m.b if isinstance(m.b, list) else [m.b]
+    size = int(m.types[-1][1:]) // 8
+    if size * len(values) > 16:
+        raise e.error("a vector has 16 bytes at most", operand=m.operand("b"))
+    words = rows(e, values, size)
+    e(STAS, None, shared_whole(e, m.a), shared_whole(e, m.mbar), words, imm=code | 4 * len(words) << 32)
+
+
+_ST = "st.async{.weak}.shared::cluster.mbarrier::complete_tx::bytes{.VEC}.TYPE [a], b, [mbar];"
+_RED = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
+
+
+@instruction(_ST, sets=_ASYNC, types=_ASYNC_OPERANDS, ignored=_ORDER, targets=_HOPPER_ON)
+def store_async(e: Emitter, m: Match) -> None:
+    """Shared memory at `a` = b, later; its bytes are signalled to the mbarrier."""
+    _asynchronous(e, m, 0)
+
+
+@instruction(
+    f"{_RED}.OP.SIGNED [a], b, [mbar];",
+    f"{_RED}.add.LONG [a], b, [mbar];",
+    f"{_RED}.STEP.u32 [a], b, [mbar];",
+    f"{_RED}.BITS.b32 [a], b, [mbar];",
+    sets=_ASYNC,
+    types=_ASYNC_OPERANDS,
+    ignored=_ORDER,
+    targets=_HOPPER_ON,
+)
+def reduce_async(e: Emitter, m: Match) -> None:
+    """Shared memory at `a` = its value op b, later; the bytes are signalled to the mbarrier."""
+    operation = next(word for word in m.mods if word in OPERATIONS)
+    type = m.types[-1]
+    _asynchronous(e, m, reduction_code(operation, "u32" if type == "b32" else type))
