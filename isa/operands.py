@@ -90,7 +90,9 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
 
 
 def _named(node: Operand, names: Names) -> Operand:
-    """A register that was declared without a percent sign looks like a name to the parser."""
+    """A register that was declared without a percent sign looks like a name to the parser; WARP_SZ is a constant."""
+    if isinstance(node, Sym) and node.name == "WARP_SZ" and names.symbol(node.name) is None:
+        return Int(32)
     return Reg(node.name) if isinstance(node, Sym) and not node.offset and names.register(node.name) is not None else node
 
 
@@ -117,13 +119,11 @@ def describe(node: Operand) -> str:
             return "a pair" if hasattr(node, "second") else "a string"
 
 
-def _register(node: Reg, names: Names, destination: bool = False) -> tuple[VReg | Quad, str]:
+def _register(node: Reg, names: Names) -> tuple[VReg | Quad, str]:
     found = names.register(node.name)
     if found is not None:
         return found
     if names.special(node.name):
-        if destination:
-            raise OperandError(f"the special register {node.name} cannot be written", "", 50)
         raise OperandError(f"{node.name} can only be read by mov", "mov it to a register first", 50)
     raise OperandError(f"{node.name} is not declared", nearest(node.name, names.known()), 100)
 
@@ -135,7 +135,7 @@ def _predicate(node: Operand, names: Names, destination: bool) -> Value:
         return PredConst(bool(item.value) != negated)
     if not isinstance(item, Reg) or (negated and destination):
         raise OperandError(f"expected a predicate, found {describe(node)}")
-    reg, declared = _register(item, names, destination)
+    reg, declared = _register(item, names)
     if not isinstance(reg, VReg) or reg.kind != "p":
         raise OperandError(f"expected a predicate, {item.name} is .{declared}")
     return NotPred(reg) if negated else reg
@@ -145,7 +145,7 @@ def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
     if kind != "any" and kind not in WIDTHS:
         raise ValueError(f"'{kind}' is no operand kind")
     if isinstance(node, Reg):
-        reg, declared = _register(node, names, destination)
+        reg, declared = _register(node, names)
         if kind == "any":
             return reg
         if not compatible(kind, declared, relaxed):
@@ -220,9 +220,8 @@ def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
 
 def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | ParamWord:
     if not isinstance(node, Addr):
-        hint = f"write [{node.name}]" if isinstance(node, Reg | Sym) else ""
-        raise OperandError(f"expected an address in brackets, found {describe(node)}", hint)
-    narrow = kind in ("shared", "param")  # windows of 32 bits
+        raise OperandError(f"expected an address in brackets, found {describe(node)}")
+    narrow = kind == "shared"
     base = _named(node.base, names)
     if isinstance(base, Sym):
         symbol = _symbol(base, names)
@@ -236,11 +235,13 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
             raise OperandError(f"'{symbol.name}' needs a .shared instruction or cvta.shared", rank=1)
         address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0) + node.offset
         return Address(Const(address & 0xFFFFFFFF) if narrow else Const(address, "d"), 0)
-    if isinstance(base, Int) and kind != "param":
+    if isinstance(base, Int):
         return Address(constant(Int(base.value + node.offset), "b32" if narrow else "b64"), 0)
     if not isinstance(base, Reg):
         raise OperandError(f"an address needs a register, a variable or a constant, found {describe(base)}")
     reg, declared = _register(base, names)
+    if kind == "param":
+        raise OperandError("parameters are addressed by name", rank=1)
     if not isinstance(reg, VReg) or reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
         raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)

@@ -25,9 +25,9 @@ from emu.units.common import (
     get32,
     together,
 )
-from emu.units.history import E_EXIT, record
 from emu.units.sharing import return_cost
 from isa.ops.special import CLOCK64, SPECIAL
+from isa.program import SHARED_BASE
 
 FULL = 0xFFFFFFFF
 R_WAIT, R_SLEEP = int(Reason.WAIT), int(Reason.SLEEPING)
@@ -88,11 +88,9 @@ def exit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """End the lanes of `m`; the issue loop retires the warp when no lane is left."""
     W.exited |= m
     W.active &= ~m
-    pc = W.pc
     if W.active != 0:
         W.pc += 1
     elif not pop(W):
-        record(S, W, E_EXIT, pc, 0, 0, t)
         W.pc = -1
     return DEFAULT
 
@@ -240,6 +238,7 @@ LM_EQ, LM_LE, LM_LT = _index("%lanemask_eq"), _index("%lanemask_le"), _index("%l
 LM_GE, LM_GT = _index("%lanemask_ge"), _index("%lanemask_gt")
 CLOCK_HI = _index("%clock_hi")
 DYN_SMEM, TOTAL_SMEM = _index("%dynamic_smem_size"), _index("%total_smem_size")
+AGGREGATE_SMEM = _index("%aggr_smem_size")
 GRID_SIZE_1 = tuple(
     _index(name)
     for name in (
@@ -288,6 +287,8 @@ def special(S: Any, W: Any, which: int, lane: int) -> int:
         return FULL & ~((2 << lane) - 1)
     if which == DYN_SMEM:
         return S.smem_dynamic
+    if which == AGGREGATE_SMEM:
+        return S.smem_static + S.smem_dynamic + SHARED_BASE
     if which == TOTAL_SMEM:
         return S.smem_static + S.smem_dynamic
     for name in GRID_SIZE_1:
@@ -329,3 +330,5 @@ def activemask(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if (m >> lane) & 1:
             st32(W.row_at + I.d * 128 + lane * 4, m)
     return DEFAULT
+
+

@@ -7,24 +7,23 @@ order; each is accepted where `ptxas` accepts it and listed in `ignored` with th
 from __future__ import annotations
 
 from isa.micro import Micro, unit
-from isa.ops.address import offset_of, shared_whole
+from isa.ops.address import offset_of
 from isa.ops.move import MOV, PRMT
-from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Emitter, Match, ParamWord, Value, instruction
+from isa.registry import Const, Emitter, Match, ParamWord, Value, instruction
 
 _DOC = "imm: memory word; the list: rows of the elements"
 LDG = unit("LDG", "U->L", "ldg", "ld_global", _DOC, "loads")
 LD = unit("LD", "U->L", "ldg", "ld_generic", _DOC, "loads")
 LDL = unit("LDL", "U->L", "local", "ld_local", _DOC, "loads")
-LDS = unit("LDS", "u->L", "lds", "ld_shared", "up to 4 bytes a lane; imm: memory word", "loads")
-LDS_64 = unit("LDS.64", "u->L", "lds64", "ld_shared", "8 bytes a lane; imm: memory word", "loads")
-LDS_128 = unit("LDS.128", "u->L", "lds128", "ld_shared", "16 bytes a lane; imm: memory word", "loads")
+LDS = unit("LDS", "u->L", "lds", "ld_shared", "up to 4 bytes a lane", "loads")
+LDS_64 = unit("LDS.64", "u->L", "lds64", "ld_shared", "8 bytes a lane", "loads")
+LDS_128 = unit("LDS.128", "u->L", "lds128", "ld_shared", "16 bytes a lane", "loads")
 STG = unit("STG", "UL->", "stg", "st_global", _DOC, "stores")
 ST = unit("ST", "UL->", "stg", "st_generic", _DOC, "stores")
 STL = unit("STL", "UL->", "local", "st_local", _DOC, "stores")
-STS = unit("STS", "uL->", "sts", "st_shared", "up to 4 bytes a lane; imm: memory word", "stores")
-STS_64 = unit("STS.64", "uL->", "sts64", "st_shared", "8 bytes a lane; imm: memory word", "stores")
-STS_128 = unit("STS.128", "uL->", "sts128", "st_shared", "16 bytes a lane; imm: memory word", "stores")
+STS = unit("STS", "uL->", "sts", "st_shared", "up to 4 bytes a lane", "stores")
+STS_64 = unit("STS.64", "uL->", "sts64", "st_shared", "8 bytes a lane", "stores")
+STS_128 = unit("STS.128", "uL->", "sts128", "st_shared", "16 bytes a lane", "stores")
 
 _LOADS = {"": LD, "global": LDG, "const": LDG, "local": LDL}
 _STORES = {"": ST, "global": STG, "local": STL}
@@ -58,7 +57,7 @@ def _elements(e: Emitter, m: Match, value: Value | list[Value | None]) -> tuple[
     size = int(m["TYPE"].lstrip("busf")) // 8
     given = value if isinstance(value, list) else [value]
     wide = e.target == "sm_100a" and size in (4, 8) and m.has(".global")
-    if size * len(given) > (32 if wide else 16):
+    if size * len(given) > (32 if wide else 16) or len(given) == 8 and size != 4:
         message = f"a vector of {len(given)} x {size} bytes is larger than 16 bytes"
         raise e.error(message, "256-bit accesses need sm_100a, .global and elements of 32 or 64 bits")
     return [v if v is not None else fresh(e, size) for v in given], size
@@ -82,12 +81,12 @@ def _destination(e: Emitter, m: Match) -> Value | list[Value | None]:
     return found
 
 
-def _load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Address | None = None) -> None:
+def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
+    """d = memory at the address `a` of the match, by one operation or that for its width."""
     elements, size = _elements(e, m, _destination(e, m))
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
-    at = at or m.a
-    word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
-    e(micro, rows(e, elements, size), at.base, imm=word)
+    word = memory_word(offset_of(e, m.a), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
+    e(micro, rows(e, elements, size), m.a.base, imm=word)
 
 
 def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
@@ -141,7 +140,7 @@ def ld(e: Emitter, m: Match) -> None:
     8- and 16-bit values are extended to 32 bits: signs for .s8 and .s16, zeros otherwise.
     """
     check_policy(e, m)
-    _load(e, m, _LOADS["global" if m.has(".global") else ""])
+    load(e, m, _LOADS["global" if m.has(".global") else ""])
 
 
 @instruction(
@@ -152,7 +151,7 @@ def ld(e: Emitter, m: Match) -> None:
 )
 def ld_volatile(e: Emitter, m: Match) -> None:
     """A volatile or memory-mapped load; as an ordinary one here (PTX ISA 9.7.9.8)."""
-    _load(e, m, _LOADS["global" if m.has(".global") else ""])
+    load(e, m, _LOADS["global" if m.has(".global") else ""])
 
 
 @instruction(
@@ -164,13 +163,13 @@ def ld_volatile(e: Emitter, m: Match) -> None:
 )
 def ld_shared(e: Emitter, m: Match) -> None:
     """d = shared memory at `a` (PTX ISA 9.7.9.8)."""
-    _load(e, m, (LDS, LDS_64, LDS_128))
+    load(e, m, (LDS, LDS_64, LDS_128))
 
 
 @instruction("ld.LCONST{.weak}{.COP}{.VEC}.TYPE d, [a];", sets=_SETS, ignored=_IGNORED)
 def ld_local(e: Emitter, m: Match) -> None:
     """d = local or constant memory at `a`; .const variables live beside the global ones (PTX ISA 9.7.9.8)."""
-    _load(e, m, _LOADS[m["LCONST"]])
+    load(e, m, _LOADS[m["LCONST"]])
 
 
 @instruction(
@@ -181,21 +180,13 @@ def ld_local(e: Emitter, m: Match) -> None:
 def ld_param(e: Emitter, m: Match) -> None:
     """d = a kernel parameter (PTX ISA 9.7.9.8): copies of words that are there from launch on.
 
-    Bytes and half words are cut out of the 32-bit word that holds them.  An address in a register is a
-    load from the window of the parameters, in which it wraps at 32 bits.
+    Bytes and half words are cut out of the 32-bit word that holds them.
     """
-    if isinstance(m.a, Address):
-        base = e.tmp("d")
-        e(MOV, e.lo(base), shared_whole(e, m.a))
-        e(MOV, e.hi(base), Const(PARAM_BASE >> 32))
-        return _load(e, m, LD, Address(base, 0))
     elements, size = _elements(e, m, _destination(e, m))
     for i, d in enumerate(elements):
         offset = m.a.offset + i * size
         if offset % size:
             raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
-        if not 0 <= offset <= e.param_bytes - size:
-            raise e.error(f"bytes {offset} to {offset + size - 1} are outside the {e.param_bytes} bytes of parameters")
         if size < 4:
             selector = _extract(offset % 4, size, m["TYPE"].startswith("s"))
             e(PRMT, d, ParamWord(offset & ~3), Const(0), Const(selector))

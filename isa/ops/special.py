@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from isa.micro import unit
-from isa.ops.move import MOV
-from isa.registry import Const, Emitter, Match, Value, instruction
+from isa.ops.move import MOV, PMOV, move64
+from isa.program import SHARED_BASE
+from isa.registry import Const, Emitter, Match, PredConst, Value, instruction
 
 VECTORS = (
     "%tid", "%ntid", "%ctaid", "%nctaid",
@@ -20,7 +21,17 @@ SPECIAL = (
     "%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi",
     "%dynamic_smem_size", "%total_smem_size",
     *VECTORS,
+    "%aggr_smem_size", *(f"%reserved_smem_offset_{x}" for x in ("begin", "end", "cap", "0", "1")),
+    *(f"%pm{n}" for n in range(8)), *(f"%pm{n}_64" for n in range(8)), *(f"%envreg{n}" for n in range(32)),
+    "%current_graph_exec", "%is_explicit_cluster",
 )  # fmt: skip
+# Counters of a profiler and registers of a driver, which nobody sets here; the reserved kilobyte begins at 0.
+ZERO = frozenset(
+    name for name in SPECIAL
+    if name.startswith(("%pm", "%envreg", "%reserved_smem_offset_begin", "%current_graph_exec"))
+)  # fmt: skip
+LONG_ZERO = frozenset(name for name in ZERO if name.endswith("_64") or name == "%current_graph_exec")
+RESERVED = frozenset(name for name in SPECIAL if name.startswith("%reserved_smem_offset_") and name not in ZERO)
 
 CLOCK64, GLOBALTIMER = 0, 1  # immediates of CS2R
 
@@ -34,11 +45,15 @@ _SHORT = tuple(f"{vector}." for vector in VECTORS[:4])  # the ones that ptxas al
 
 def _read(e: Emitter, d: Value, name: str) -> None:
     """d (32 bits) = a special register."""
-    if name in _WIDE or name in VECTORS:
-        need = "mov.u64" if name in _WIDE else "mov.v4.u32, or one component:"
+    if name == "%is_explicit_cluster":
+        raise e.error(f"{name} is a predicate", f"write mov.pred .. {name}")
+    if name in _WIDE or name in LONG_ZERO or name in VECTORS:
+        need = "mov.u64" if name not in VECTORS else "mov.v4.u32, or one component:"
         raise e.error(f"{name} does not fit a 32-bit register", f"write {need} .. {name}")
-    if name.endswith(".w"):  # defined as zero (PTX ISA 10.1)
+    if name.endswith(".w") or name in ZERO:  # .w: defined as zero (PTX ISA 10.1)
         e(MOV, d, Const(0))
+    elif name in RESERVED:
+        e(MOV, d, Const(SHARED_BASE))
     elif name.startswith("%globaltimer_"):
         timer = e.tmp("d")
         e(CS2R, timer, imm=GLOBALTIMER)
@@ -67,11 +82,21 @@ def mov_special_64(e: Emitter, m: Match) -> None:
     name = m.a.name
     if name in _WIDE:
         e(CS2R, m.d, imm=_WIDE[name])
+    elif name in LONG_ZERO:
+        move64(e, m.d, Const(0, "d"))
     elif name == "%gridid":
         _read(e, e.lo(m.d), name)
         e(MOV, e.hi(m.d), Const(0))
     else:
         raise e.error(f"{name} is not 64 bits wide", "write mov.u32")
+
+
+@instruction("mov.pred p, a;", types={"p": "pred", "a": "special"}, targets=("sm_90", "sm_90a", "sm_100a"))
+def mov_special_predicate(e: Emitter, m: Match) -> None:
+    """p = %is_explicit_cluster: launches have no cluster here."""
+    if m.a.name != "%is_explicit_cluster":
+        raise e.error(f"{m.a.name} is no predicate", "write mov.u32")
+    e(PMOV, m.p, PredConst(False))
 
 
 @instruction("mov.v4.{u32,s32,b32,u16,s16,b16} d, a;", types={"a": "special"})

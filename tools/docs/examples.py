@@ -88,7 +88,7 @@ def _plain(kind: str, k: int) -> Iterator[str]:
     elif kind == "label":
         yield "THERE"
     elif kind == "special":
-        yield from ("%tid.x", "%clock64", "%tid")
+        yield from ("%tid.x", "%clock64", "%tid", "%is_explicit_cluster")
     else:
         yield _register(kind, k)
 

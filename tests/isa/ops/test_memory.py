@@ -3,7 +3,6 @@
 import pytest
 
 from isa.ops.memory import memory_word
-from isa.program import PARAM_BASE
 from isa.registry import Const, Half, ParamWord
 
 V4 = "{%r5,%r6,%r7,%r8}"
@@ -171,10 +170,21 @@ def test_far_offset_is_refused(instructions):
         instructions.lower("ld.global.u32 %r5, [%rd1+2147483648];")
 
 
-def test_parameters_at_addresses_in_registers(instructions):
-    """Loads from the window of the parameters, whatever the upper half of the register holds."""
-    for text, before in (("ld.param.u32 %r1, [%r2+4];", ["IADD3"]), ("ld.param.v2.f32 {%f1, %f2}, [%rd5];", [])):
-        instructions.accept([text])
-        *_, high, load = ops = instructions.lower(text)
-        assert [op.micro.name for op in ops] == [*before, "MOV", "MOV", "LD"] and load.imm & 0xFFFFFFFF == 0
-        assert high.sources == (Const(PARAM_BASE >> 32),)
+QUAD = ".reg .b128 %q<4>;"
+WIDE = [
+    *[f"{{ {QUAD} ld{s}.b128 %q1, {a}; st{s}.b128 {a}, %q1; }}" for s, a in (("", "[%rd1]"), (".global", "[%rd1+16]"), (".shared", "[%r9]"), (".local", "[stack]"))],
+    f"{{ {QUAD} ld.param.b128 %q1, [map+16]; mov.b128 %q2, %q1; mov.b128 {{%rd1, _}}, %q2; mov.b128 %q3, {{%rd1, %rd2}}; }}",
+    f"{{ {QUAD} ld.global.nc.b128 %q1, [%rd1]; ld.relaxed.gpu.global.b128 %q1, [%rd1]; st.release.gpu.global.b128 [%rd1], %q1; }}",
+    "ld.param.v4.b32 {%r1, %r2, %r3, %r4}, [map+16];",
+]  # fmt: skip
+
+
+def test_128_bits(instructions):
+    instructions.accept(WIDE)
+    assert instructions.words(f"{{ {QUAD} ld.global.b128 %q1, [%rd1]; }}") == [("LDG", memory_word(0, 8, 2))]
+
+
+def test_32_bytes_need_blackwell(instructions):
+    line = "ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd1];"
+    assert "256-bit accesses need sm_100a" in str(instructions.reject(line))
+    assert [op.imm for op in instructions.lower(line, "sm_100a")] == [memory_word(0, 4, 8)]

@@ -2,10 +2,11 @@
 
 import pytest
 
-from isa.ops.special import CLOCK64, GLOBALTIMER, SPECIAL, VECTORS
+from isa.ops.special import CLOCK64, GLOBALTIMER, LONG_ZERO, RESERVED, SPECIAL, VECTORS, ZERO
 from isa.registry import Const
 
-SCALARS = [name for name in SPECIAL if name not in VECTORS and name not in ("%clock64", "%globaltimer")]
+LONG = ("%clock64", "%globaltimer", *LONG_ZERO)
+SCALARS = [name for name in SPECIAL if name not in (*VECTORS, *LONG, "%is_explicit_cluster")]
 ACCEPTED = [
     *(f"mov.u32 %r5, {name};" for name in SCALARS),
     "mov.b32 %f5, %tid.x;",
@@ -16,6 +17,8 @@ ACCEPTED = [
     "mov.b64 %rd5, %globaltimer;",
     "mov.s64 %rd5, %clock64;",
     "mov.u64 %rd5, %gridid;",
+    *(f"mov.u64 %rd5, {name};" for name in LONG_ZERO),
+    "mov.pred %p1, %is_explicit_cluster;",
     *(f"mov.v4.u32 {{%r5,%r6,%r7,%r8}}, {name};" for name in VECTORS),
     "mov.v4.u16 {%h5,%h6,%h7,%h8}, %ctaid;",
     "mov.v4.b32 {%r5,_,%r7,%r8}, %tid;",
@@ -26,6 +29,9 @@ REJECTED = [
     "mov.u64 %rd5, %tid.x;",
     "mov.u64 %rd5, %clock;",
     "mov.u32 %r5, %clock64;",
+    "mov.u32 %r5, %pm0_64;",
+    "mov.u64 %rd5, %envreg1;",
+    "mov.u32 %r5, %is_explicit_cluster;",
     "mov.f32 %f5, %tid.x;",
     "mov.u32 %r5, %foo;",
     "mov.u32 %tid.x, %r5;",
@@ -51,7 +57,7 @@ def test_rejected(instructions, text):
 def test_every_scalar_is_one_read_by_its_index(instructions):
     for name in SCALARS:
         words = instructions.words(f"mov.u32 %r5, {name};")
-        if name.endswith(".w"):
+        if name.endswith(".w") or name in ZERO | RESERVED:
             assert words == [("MOV", 0)]
         elif name.startswith("%globaltimer"):
             assert words == [("CS2R", GLOBALTIMER), ("MOV", 0)]

@@ -20,6 +20,14 @@ ACCEPTED = {
     "elect.sync %r5|%p1, -1;": ("ELECT", 0),
     "elect.sync _|%p1, %r5;": ("ELECT", 0),
     "activemask.b32 %r5;": ("VOTE.ACTIVE", 0),
+    "redux.sync.add.s32 %r5, %r6, -1;": ("REDUX", 0 | 1 << 8),
+    "redux.sync.max.u32 %r5, 7, %r7;": ("REDUX", 2),
+    "redux.sync.xor.b32 %r5, %r6, -1;": ("REDUX", 5),
+    "match.any.sync.b32 %r5, %f6, -1;": ("MATCH.ANY", 0),
+    "match.any.sync.b64 %r5, %rd6, %r7;": ("MATCH.ANY.U64", 2),
+    "match.all.sync.b32 %r5|%p1, %r6, -1;": ("MATCH.ALL", 1),
+    "match.all.sync.b64 %r5, %rd6, -1;": ("MATCH.ALL.U64", 3),
+    "match.all.sync.b32 _|%p1, %r6, -1;": ("MATCH.ALL", 1),
 }
 REJECTED = [
     "bar.warp.sync;",
@@ -37,6 +45,12 @@ REJECTED = [
     "elect.sync %p1, -1;",
     "elect.sync %f5|%p1, -1;",
     "activemask.u32 %r5;",
+    "redux.sync.add.b32 %r5, %r6, -1;",
+    "redux.sync.min.f32 %f5, %f6, -1;",
+    "redux.sync.and.u32 %r5, %r6, -1;",
+    "match.any.sync.b32 %r5|%p1, %r6, -1;",
+    "match.any.b32 %r5, %r6, -1;",
+    "match.all.sync.u32 %r5, %r6, -1;",
 ]
 
 
