@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from emu.chaos import Chaos
 from emu.collect import collect
-from emu.link import link
+from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
 from emu.order import scheduling
@@ -29,6 +30,14 @@ class Kernel:
 
     program: Program
     assembly: Assembly
+    _linked: dict[int, tuple[Machine, Linked]] = field(default_factory=dict, repr=False, compare=False)
+
+    def linked(self, machine: Machine) -> Linked:
+        """The program with a machine's numbers, made once for each machine."""
+        found = self._linked.get(id(machine))
+        if found is None:
+            found = self._linked[id(machine)] = machine, link(self.program, machine)
+        return found[1]
 
     def __repr__(self) -> str:
         p = self.program
@@ -69,12 +78,14 @@ def launch(
     args: Sequence[Any] = (),
     shared_bytes: int = 0,
     max_cycles: int | None = None,
+    chaos: Chaos | int | str | None = None,
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
     `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
     anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
-    shared memory.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
+    shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
+    perturbations an SM.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
 
     CTA i runs on SM i mod the SMs of the chip; SMs do not yet compete for L2 and HBM.
@@ -87,11 +98,14 @@ def launch(
     memory.bind(args)
     ctas = int(np.prod(shape.grid))
     sms = min(int(machine.value("chip.sms")), ctas)
-    linked = link(program, machine)
+    linked = kernel.linked(machine)
+    disturbance = Chaos.of(chaos)
     done: list[StreamingMultiprocessor] = []
     touched: np.ndarray | None = None
     for k in range(sms):
         sm = StreamingMultiprocessor(program, machine, linked, shape, memory, k)
+        if disturbance:
+            sm.disturb(disturbance)
         if touched is not None:
             sm.touched[:] = touched
         status = sm.run(range(k, ctas, sms), max_cycles or DEFAULT_MAX_CYCLES)
@@ -99,7 +113,7 @@ def launch(
         done.append(sm.shed())
         if status != FINISHED:
             break
-    return collect(kernel.program, machine, shape, memory, done)
+    return collect(kernel.program, machine, shape, memory, done, disturbance)
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
+from emu.chaos import Chaos
 from emu.explain import explain_deadlock, explain_fault
+from emu.explain.chaos import perturbations
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
-from emu.result import Finding, Issue, Line, Result
+from emu.result import ChaosRun, Finding, Issue, Line, Result
 from emu.sm import Shape, StreamingMultiprocessor
 from emu.stalls import Reason
 from emu.state import DEADLOCK, FAULT, LIMIT
@@ -27,6 +30,7 @@ def collect(
     shape: Shape,
     memory: MemoryMap,
     sms: Sequence[StreamingMultiprocessor],
+    chaos: Chaos | None = None,
 ) -> Result:
     """The Result of a launch whose SMs have run (the last one may have stopped early)."""
     stalls = sum((sm.stalls for sm in sms), np.zeros_like(sms[0].stalls))
@@ -60,9 +64,13 @@ def collect(
     result.findings = [Finding(rule="ASM", severity="info", location=program.name, message=w) for w in program.warnings]
     _ending(result, sms[-1], memory)
     result.outputs.update(memory.arrays)
+    if chaos:
+        result.perturbations.extend(perturbations(sms))
+        result.chaos = ChaosRun(seed=chaos.seed, limit=chaos.limit, made=sum(int(sm.sm[0]["chaos_done"]) for sm in sms))
     return result
 
 
+@functools.cache
 def _version() -> str:
     try:
         return importlib.metadata.version("warpsmith")

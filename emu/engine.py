@@ -26,14 +26,17 @@ from emu.state import (
     PIPES,
     QUANTUM,
     REGS,
+    RING,
     RUNNING,
     SPIN,
     STAMPED,
     SUBPARTITIONS,
     WARP_SLOTS,
+    WARPGROUPS,
 )
 from emu.units import launch, mbarrier
-from emu.units.common import ADVANCE, DEFAULT, F_PC, PARK, RETRY, fault, instrs_of, warps_of
+from emu.units.chaos import C_ISSUE, at
+from emu.units.common import ADVANCE, DEFAULT, F_PC, PARK, RETRY, fault, instrs_of, may_issue, warps_of, wgroups_of
 from emu.units.control import pop
 from emu.units.sharing import steal, tensor_busy
 
@@ -56,8 +59,14 @@ def advance(S: Any, C: Any, t: int) -> None:
 @compiled
 def stuck(S: Any) -> bool:
     """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
-    if S.jobs or S.mma_wg >= 0 or S.fly_head < S.fly_tail or S.copy_head < S.copy_tail:
+    flying = S.mma_wg >= 0 or S.fly_head < S.fly_tail or S.copy_head < S.copy_tail
+    if S.jobs or flying or launch.starting(S):
         return False
+    groups = wgroups_of(S.wg_at, WARPGROUPS)
+    for k in range(WARPGROUPS):  # a complete wgmma that waits for its start
+        g = groups[k]
+        if g.started < g.issued and g.arrived[g.started & (RING - 1)] == 4:
+            return False
     warps, instrs = warps_of(S.warp_at, WARP_SLOTS), instrs_of(S.instr_at, S.npc)
     for k in range(WARP_SLOTS):
         W = warps[k]
@@ -141,7 +150,7 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
     else:
         code = issue_unit(S, C, W, I, t, m, free_at, S.grant_next[s] if busy else 0)
         if code == RETRY:
-            S.sub_next[s] = min(S.sub_next[s], max(ld64(S.ready_at + W.slot8), t + 1))
+            may_issue(S, s, max(ld64(S.ready_at + W.slot8), t + 1))
             return
         st64(free_at, max(t + (I.slowed if busy else I.interval), S.hold))
         held, held_reason = W.dep_ready, W.dep_reason
@@ -194,6 +203,8 @@ def issue_unit(S: Any, C: Any, W: Any, I: Any, t: int, m: int, free_at: int, por
     before, before_reason = ld64(S.ready_at + W.slot8), W.reason
     W.dep_ready, W.dep_reason, S.hold = 0, I.reason, 0
     code: int = call_unit(S.unit_at[I.kind], S, C, W, I, I.op, t, m)
+    if S.chaos and code != RETRY and code != PARK:
+        W.dep_ready = max(W.dep_ready, at(S, W, C_ISSUE, pc, t, t, t))
     after_reason = W.reason
     W.reason = before_reason
     settle(S, W, I, pc, t, before, ld64(free_at), port_until)
@@ -218,4 +229,3 @@ def following_path(S: Any, C: Any, W: Any, t: int) -> bool:
         fault(S, W, F_PC, 0, W.pc, 0)
         return False
     return True
-

@@ -162,11 +162,11 @@ def spins(program: Program, k: int) -> bool:
             return False
         instr = program.instrs[pc]
         unit = MICROS[program.micro_names[pc]].unit
-        if unit == "bra":
+        if unit in ("bra", "exit"):
             guard = int(instr["guard"])
-            if guard not in (0, answer):
-                return False
             taken = guard == 0 or bool(instr["flip"] & 1)
+            if guard not in (0, answer) or (taken and unit == "exit"):
+                return False
             pc = int(instr["target"]) if taken else pc + 1
         elif unit or answer in (int(instr["pd"]), int(instr["pd2"])):
             return False

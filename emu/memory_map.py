@@ -6,6 +6,7 @@ with a gap behind it, so that running past an array is a fault and not a neighbo
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,6 +149,11 @@ class MemoryMap:
             table[k] = (base, size, host, writable, lines)
             lines += size // LINE + 2
         return table, lines
+
+    def writable(self) -> list[np.ndarray]:
+        """The bytes of every segment that a program may write."""
+        ranges = [(host, size) for _, size, host, writable in self._ranges if writable and size]
+        return [np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(host)) for host, size in ranges]
 
     def describe(self, address: int) -> str:
         """Where an address lies: inside or next to which array."""

@@ -50,6 +50,46 @@ class Finding(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     message: str
 
 
+class Source(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who could still give a barrier what it lacks: after `waits` more waits, the first of which is for `waits_for`."""
+
+    who: str
+    what: str
+    location: str
+    waits: int
+    waits_for: str
+
+
+class BarrierState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Something that warps wait for, or (`asked` and `sources` empty) an mbarrier that none waits for.
+
+    `phase` counts completed phases, `expected` and `pending` arrivals (threads of a named barrier, registers of
+    setmaxnreg, warps of a warpgroup), `bytes` what the phase still lacks (negative: too many came).  `given` is what
+    came in this phase, `difference` the first thing that came in the phase before and has not come in this one.
+    """
+
+    kind: Literal["mbarrier", "barrier", "registers", "warpgroup", "memory", "bulk", "none"]
+    name: str
+    cta: int
+    address: int | None = None
+    phase: int | None = None
+    parity: int | None = None
+    asked: list[int] = []
+    expected: int = 0
+    pending: int = 0
+    bytes: int = 0
+    given: list[str] = []
+    sources: list[Source] = []
+    difference: str = ""
+
+
+class Cause(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is probably wrong; `warpsmith explain RULE` says more."""
+
+    rule: str
+    message: str
+
+
 class StuckWarp(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A warp that cannot go on: where it is and what it waits for."""
 
@@ -59,14 +99,33 @@ class StuckWarp(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     location: str
     instruction: str
     waits_for: str
+    on: str = ""
 
 
 class Deadlock(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Why no warp can ever issue again."""
+    """Why no warp can ever get on: nothing moves, or (livelock) all that move repeat themselves.
+
+    `causes` come first what is most probably wrong; `barriers` first what warps wait for.
+    """
 
     cycle: int
     message: str
     warps: list[StuckWarp]
+    kind: Literal["deadlock", "livelock"] = "deadlock"
+    causes: list[Cause] = []
+    barriers: list[BarrierState] = []
+
+
+class ChaosRun(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Under which timing a run was made: seed, most perturbations an SM (null: no limit), those made.
+
+    `events` are the fewest that show a difference from the plain run, when there is one.
+    """
+
+    seed: int
+    limit: int | None = None
+    made: int = 0
+    events: list[str] = []
 
 
 class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -114,10 +173,13 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     issue: Issue
     findings: list[Finding] = []
     deadlock: Deadlock | None = None
+    chaos: ChaosRun | None = None
     lines: list[Line] = []
 
     def __repr__(self) -> str:
-        state = "".join(f", {word}" for word, there in (("deadlock", self.deadlock), ("findings", self.findings)) if there)
+        state = "".join(
+            f", {word}" for word, there in (("deadlock", self.deadlock), ("findings", self.findings)) if there
+        )
         return f"<Result {self.kernel} on {self.machine}: {self.cycles:,} cycles, {self.time_us:.2f} us{state}>"
 
     @property
@@ -125,6 +187,12 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
         """Array arguments after the run, by parameter name (empty for a result read from JSON)."""
         found: dict[str, Any] = self.__dict__.setdefault("outputs", {})
         return found
+
+    @property
+    def perturbations(self) -> list[tuple[int, str]]:
+        """What chaos changed, as (name of the decision point, words), in order; beside the JSON as `outputs`."""
+        made: list[tuple[int, str]] = self.__dict__.setdefault("perturbations", [])
+        return made
 
     def to_json(self, indent: int = 2) -> str:
         """The result as JSON text, version 1."""

@@ -5,27 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from emu.aligned import aligned
+from emu.chaos import Chaos
 from emu.config import configure
 from emu.generate import UNITS, advances, compiled_core, prepare, unit_address
 from emu.link import Linked, time_slots
+from emu.livelock import Watch
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
+from emu.stalls import Reason
 from emu.state import (
+    CELL,
     COPIES,
     COPY,
     CTA,
     CTA_SLOTS,
+    EVENT,
+    EVENTS,
     FINISHED,
     HOT,
     JOB,
     JOBS,
     LIMIT,
     NEVER,
+    PERTURBATION,
+    PERTURBATIONS,
     PIPES,
     QUANTUM,
     REASONS,
@@ -89,6 +96,8 @@ class StreamingMultiprocessor:
         self.shared = aligned(shape.slots * shape.shared_cta, np.uint8, PAGE)
         self.mbars = np.zeros(len(self.shared) // 8, np.int64)
         self.live = np.zeros(len(self.shared) // 8, np.uint8)
+        self.cells = np.zeros(len(self.shared) // 8, CELL)
+        self.events = np.zeros(EVENTS, EVENT)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
@@ -102,6 +111,8 @@ class StreamingMultiprocessor:
         self.window_list = np.zeros(4, np.int64)
         self.local = np.zeros(max(WARP_SLOTS * 32 * program.local_bytes, 1), np.uint8)
         self.staging = np.empty(JOBS * shape.shared_cta, np.uint8)
+        self.perturbations = np.zeros(1, PERTURBATION)
+        self.spinning: dict[int, list[int]] = {}  # warp slot -> the loop that it repeats for ever
         self.host_seconds = 0.0
         self._wire(sm_id)
 
@@ -114,11 +125,12 @@ class StreamingMultiprocessor:
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
             "touched_at": self.touched, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
-            "fragment_at": self.fragments, "copy_at": self.copies,
+            "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data
         S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
+        S["chaos_only"] = -1
         S["ntid"], S["nctaid"] = shape.block, shape.grid
         S["threads"], S["warps_per_cta"], S["cta_slots"] = shape.threads, shape.warps, shape.slots
         S["smem_per_cta"], S["smem_bytes"] = shape.shared_cta, len(self.shared)
@@ -136,40 +148,69 @@ class StreamingMultiprocessor:
         for k in range(JOBS):
             self.jobs["staging_at"][k] = self.staging.ctypes.data + k * shape.shared_cta
 
+    def disturb(self, chaos: Chaos) -> None:
+        """Run with adversarial timing."""
+        S = self.sm[0]
+        self.perturbations = np.zeros(PERTURBATIONS, PERTURBATION)
+        self._only = np.array(chaos.only or (), np.int64)
+        S["chaos"], S["chaos_at"], S["chaos_only_at"] = (
+            2 * chaos.seed + 1,
+            self.perturbations.ctypes.data,
+            self._only.ctypes.data,
+        )
+        S["chaos_left"] = -1 if chaos.limit is None else chaos.limit
+        S["chaos_only"] = -1 if chaos.only is None else len(self._only)
+
     def run(self, cta_ids: Sequence[int], max_cycles: int) -> int:
         """Execute CTAs in order; returns the status (FINISHED, DEADLOCK, FAULT, or LIMIT at `max_cycles`)."""
-        ids = np.asarray(cta_ids, np.int32)
+        self._ids = np.asarray(cta_ids, np.int32)
         S = self.sm[0]
-        S["cta_ids_at"], S["ctas_left"] = ids.ctypes.data, len(ids)
-        run = self._machine_code()
+        S["cta_ids_at"], S["ctas_left"] = self._ids.ctypes.data, len(self._ids)
+        self._machine_code()
+        watch = Watch(self, max_cycles, alone=len(self._ids) == np.prod(self.shape.grid))
         while S["status"] in (RUNNING, QUANTUM):
             # At the limit the core only charges what the warps that are cut off have waited.
-            S["status"] = RUNNING if S["now"] < max_cycles else LIMIT
-            S["limit"] = min(int(S["now"]) + QUANTUM_CYCLES, max_cycles)
+            over = S["now"] >= max_cycles
             begin = time.perf_counter()
-            run(self.sm[0], self.config[0])
+            self.advance(watch.until(int(S["now"]) + QUANTUM_CYCLES), LIMIT if over else RUNNING)
             self.host_seconds += time.perf_counter() - begin
-            self._collect()
+            self.collect_stalls()
+            if S["status"] == QUANTUM:
+                watch.look()
         return int(S["status"])
 
-    def _machine_code(self) -> Any:
-        """The core, with the units that the program uses in place."""
+    def advance(self, limit: int, status: int = RUNNING) -> int:
+        """Let the core run up to a cycle; returns the status."""
+        S = self.sm[0]
+        S["status"], S["limit"] = status, limit
+        compiled_core()(S, self.config[0])
+        return int(S["status"])
+
+    def _machine_code(self) -> None:
+        """Compile the core and the units that the program uses, and put these in place."""
         S, used = self.sm[0], self.linked.units
         prepare(used)
         for name in used:
             S["unit_at"][1 + UNITS.index(name)] = unit_address(name)
         acting = [unit_address(name) for name in used if advances(name)]
         S["advance_at"][: len(acting)], S["advancing"] = acting, len(acting)
-        return compiled_core()
+        compiled_core()
 
     def shed(self) -> StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
-            for name in ("shared", "windows", "times", "staging", "local", "scratch", "versions", "touched", "copies"):
+            for name in (
+                "shared", "windows", "times", "staging", "local", "scratch", "versions", "touched", "copies", "cells", "events",
+            ):  # fmt: skip
                 delattr(self, name)
         return self
 
-    def _collect(self) -> None:
+    def selected_since_collect(self) -> np.ndarray:
+        """How often each instruction has issued since `collect_stalls`."""
+        return self._hot[:, Reason.SELECTED]
+
+    def collect_stalls(self) -> None:
+        """Add the core's 32-bit counters to `stalls`."""
         self.stalls[:, :HOT] += self._hot
         self.stalls[:, HOT:] += self._cold
         self._hot[:] = 0

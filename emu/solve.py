@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from emu.api import launch, load
+from emu.chaos import Chaos
 from emu.machine import Machine
 from emu.memory_map import LaunchError
 from emu.result import Numerics, Problem, Result
@@ -22,6 +23,7 @@ def solve(
     machine: Machine,
     inputs: Mapping[str, Any] | None = None,
     max_cycles: int | None = None,
+    chaos: Chaos | None = None,
 ) -> Result:
     """Run `problem` on `machine` with `inputs` (default: random ones, seed 0) and check the outputs.
 
@@ -42,6 +44,7 @@ def solve(
         args=start.args,
         shared_bytes=start.shared_bytes,
         max_cycles=max_cycles,
+        chaos=chaos,
     )
     result.kernel = problem.kernel
     result.problem = described(problem.shape)

@@ -20,6 +20,7 @@ REASONS = 32  # width of a stall row (emu.stalls has fewer)
 HOT = 8  # the most frequent reasons of an instruction are counted in a table of their own
 STACK = 32  # divergence stack entries a warp
 RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
+FLY = WARPGROUPS * RING  # wgmma whose results are on their way
 JOBS = 64  # bulk copies in flight an SM
 COPIES = 512  # warp instructions of cp.async in flight an SM, power of two
 DEPS = 5  # dependences of an instruction that are looked at without a loop
@@ -122,6 +123,9 @@ WARP = np.dtype(
         ("group_end", i64, GROUPS),  # mma_issued when a group was committed
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
         ("copy_group", i32, 32),  # per lane: groups of cp.async committed
+        ("decisions", i64),  # decision points of chaos so far
+        ("met", i64),  # lanes that have reached the barrier.sync that `met_slot` names, their warp not yet
+        ("met_slot", i32),
         ("stack_pc", i32, STACK),
         ("stack_rpc", i32, STACK),
         ("stack_mask", i64, STACK),
@@ -157,6 +161,7 @@ CTA = np.dtype(
         ("bar_expected", i32, 16),
         ("bar_arrived", i32, 16),
         ("bar_last", i64, 16),  # when the latest arrival was served
+        ("bar_all", i32, 16),  # whether the count is that of all warps that have not exited
     ],
     align=True,
 )
@@ -228,6 +233,20 @@ COPY = np.dtype(
     align=True,
 )
 
+# An mbarrier beside its word, per 8-byte cell.
+CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
+
+# What a warp or a copy did to a barrier (emu/units/history.py).
+EVENT = np.dtype(
+    [("cycle", i64), ("pc", i32), ("cta", i32), ("warp", i32), ("kind", i32), ("what", i32), ("amount", i32)],
+    align=True,
+)
+EVENTS = 1 << 14  # remembered, power of two
+
+# What chaos changed: `name` is (CTA * 64 + warp) << 32 | number of the warp's decision point (emu/units/chaos.py).
+PERTURBATION = np.dtype([("name", i64), ("cycle", i64), ("pc", i32), ("kind", i32), ("amount", i64)], align=True)
+PERTURBATIONS = 1 << 16  # remembered, power of two
+
 # An array in emulated global memory; `touched` is its first line's index in the line map.
 SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("touched", i32)], align=True)
 
@@ -288,8 +307,8 @@ SM = np.dtype(
         ("mma_delay", i64),  # port slots lost by the slowest sub-partition, already in mma_end
         ("fly_head", i64),
         ("fly_tail", i64),
-        ("fly_time", i64, 64),
-        ("fly_wg", i32, 64),
+        ("fly_time", i64, FLY),
+        ("fly_wg", i32, FLY),
         # bulk copies
         ("tma_free", i64),  # cycles * 256
         ("store_free", i64),  # cycles * 256
@@ -357,6 +376,15 @@ SM = np.dtype(
         ("smem_bytes", i64),
         ("mbar_at", i64),  # 64-bit word per 8-byte cell of shared memory
         ("live_at", i64),  # one byte per cell: an mbarrier lives here
+        ("cell_at", i64),  # CELL per 8-byte cell
+        ("event_at", i64),  # the barrier log
+        ("events", i64),  # recorded so far
+        ("chaos", i64),  # seed, 0: off
+        ("chaos_left", i64),  # perturbations that may still be made
+        ("chaos_done", i64),
+        ("chaos_at", i64),  # PERTURBATION
+        ("chaos_only", i64),  # decision points that may be perturbed, -1: all
+        ("chaos_only_at", i64),  # their names
         ("version_at", i64),  # write count per 1 KB page of shared memory
         ("segment_at", i64),
         ("segments", i32),

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from isa import registry
@@ -20,7 +20,7 @@ from isa.program import Program
 from isa.registers import PREDICATES, allocate
 from isa.schedule import Weights, schedule
 from isa.simplify import simplify
-from isa.syntax import Kernel, Module, Pos
+from isa.syntax import Kernel, Module, Pos, VarDecl
 from isa.tidy import tidy
 from isa.uniform import move_uniform
 
@@ -86,7 +86,17 @@ def assemble(
     text = path.read_text("utf-8-sig") if text is None else text
     module = expand(text, str(path), defines or {}, (path.parent,))
     sources = _Sources(str(path), text)
-    aim = _target(module, sources)
+    try:
+        return Assembly(module, _programs(module, kernel, sources, order))
+    except AssemblyError as error:
+        error.diagnostics = [replace(d, source=d.source or sources.line(d.pos)) for d in error.diagnostics]
+        raise
+
+
+def _programs(module: Module, kernel: str | None, sources: _Sources, order: Weights | None) -> dict[str, Program]:
+    """Every kernel of a module, or the named one; one error with all that is wrong."""
+    aim = _target(module)
+    _check_names(module)
     programs: dict[str, Program] = {}
     errors: list[AssemblyError] = []
     for entry in module.kernels:
@@ -99,11 +109,12 @@ def assemble(
         findings = [d for e in errors for d in e.diagnostics]
         unsupported = all(isinstance(e, UnsupportedError) for e in errors)
         raise UnsupportedError(findings) if unsupported else AssemblyError(findings)
-    return Assembly(module, programs)
+    return programs
 
 
 def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: Weights | None) -> Program:
     layout = Layout(module, kernel)
+    layout.limit_shared(aim)
     code = Lowering(kernel, aim, layout, sources.line).run()
     ignored = ignore_setmaxnreg(code)
     simplify(code)
@@ -115,6 +126,11 @@ def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: 
     files = dict.fromkeys(op.pos.file for op in code.ops)
     program = encode(code, g, allocation, layout, {f: sources.of(f) for f in files})
     program.warnings += ignored
+    first: dict[int, Pos] = {}
+    for pos, register in code.unwritten:
+        if register in code.names and register not in first:
+            first[register] = pos
+            program.unwritten.append(f"{pos}: {code.names[register]} is read, but nothing has written it")
     judge(program, allocation.demand, PREDICATES)
     return program
 
@@ -127,7 +143,24 @@ def target(text: str) -> str:
     return TARGETS[text.split(",")[0].strip()]
 
 
-def _target(module: Module, sources: _Sources) -> str:
+def _check_names(module: Module) -> None:
+    """Kernels there are, and names of the module are declared once, but for `.extern` ones; addresses have 64 bits."""
+    if not module.kernels:
+        pos = Pos(module.file, 1, 1)
+        hint = "write .visible .entry name() { ... ret; }"
+        raise AssemblyError([Diagnostic(pos, "the program has no kernel", hint)])
+    if module.address_size != 64:
+        pos = module.target_at or Pos(module.file, 1, 1)
+        raise UnsupportedError([Diagnostic(pos, f".address_size {module.address_size} is not supported", "write 64")])
+    first: dict[str, Pos] = {}
+    for item in module.items:
+        named = isinstance(item, Kernel | VarDecl) and item.linkage != "extern"
+        if named and first.setdefault(item.name, item.pos) is not item.pos:
+            message = f"'{item.name}' is already declared at {first[item.name]}"
+            raise AssemblyError([Diagnostic(item.pos, message, "rename one")])
+
+
+def _target(module: Module) -> str:
     """The target of a module; one error at its `.target` line when it is not implemented."""
     try:
         return target(module.target)
@@ -136,5 +169,4 @@ def _target(module: Module, sources: _Sources) -> str:
         known = ", ".join(registry.ALL_TARGETS)
         others = "sm_86 to sm_89 as sm_80, sm_100 to sm_110 as sm_100a"
         hint = f"write .target sm_90a; supported are {known}, and {others}"
-        finding = Diagnostic(pos, f"the target '{module.target}' is not supported", hint, sources.line(pos))
-        raise AssemblyError([finding]) from None
+        raise AssemblyError([Diagnostic(pos, f"the target '{module.target}' is not supported", hint)]) from None

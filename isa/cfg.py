@@ -131,14 +131,17 @@ def dominates(idom: list[int], a: int, b: int) -> bool:
 def reconvergence(g: Graph) -> list[int]:
     """For each block the operation at which lanes that part at its end meet again, -1: nowhere.
 
-    That is the start of the immediate post-dominator.  A guarded exit does not count as a way out: the
-    lanes that take it are gone, and the others still meet.  When paths meet only at the exit and one
-    needs nobody on its way there, the other starts when it has ended: `if (..) return; barrier`.
+    That is the start of the immediate post-dominator.  A guarded exit does not count as a way out, unless it is the
+    only one of a loop: the lanes that take it are gone, and the others still meet.  When paths meet only at the exit
+    and one needs nobody on its way there, the other starts when it has ended: `if (..) return; barrier`.
     """
     exit_node = g.count
-    ends = [b for b in range(g.count) if not g.successors[b]]
-    back: list[list[int]] = [list(p) for p in g.predecessors] + [ends]
-    forward = [list(s) or [exit_node] for s in g.successors] + [[]]
+    ends = {b for b in range(g.count) if not g.successors[b]}
+    back: list[list[int]] = [list(p) for p in g.predecessors] + [sorted(ends)]
+    leaving = set(reverse_postorder(back, exit_node))
+    ends |= {b for b in range(g.count) if g.exits[b] and b not in leaving}
+    back[exit_node] = sorted(ends)
+    forward = [[*s, exit_node] if b in ends else list(s) for b, s in enumerate(g.successors)] + [[]]
     ipdom = dominators(back, forward, exit_node)
     return [_after_leaving(g, b) if p < 0 or p == exit_node else g.starts[p] for b, p in enumerate(ipdom[: g.count])]
 

@@ -46,7 +46,7 @@ def variables(raw: tree.Declaration, scope: Scope, place: Place) -> Iterator[Var
     align = _align(raw.words, scope, raw.at) or type_bytes(kind)
     for name in raw.names:
         init = () if name.init is None else tuple(_flat(operand(name.init, scope, kind)))
-        count = _count(name, scope, len(init))
+        count = _count(name, scope, -(-len(init) // int((re.match(r"v(\d)", kind) or "11")[1])))
         yield VarDecl(raw.space, kind, splice(name.name, scope), count, align, raw.linkage, init, place(name.at))
 
 

@@ -275,7 +275,7 @@ class _Expander:
     def include(self, raw: tree.Include) -> None:
         path = self.sources.find(raw.path, self.file)
         if not path:
-            looked = ", ".join(map(str, self.sources.places(self.file)))
+            looked = ", ".join(dict.fromkeys(map(str, self.sources.places(self.file))))
             raise self.error(raw.at, f"cannot find the include '{raw.path}'", f"looked in {looked}")
         with self.nested(raw.at, f"the include '{raw.path}'"):
             source = self.sources.load(path)

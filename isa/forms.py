@@ -182,6 +182,45 @@ def match_qualifiers(form: Template, words: tuple[str, ...]) -> dict[str, str] |
     return walk(0, 0, form.optional)
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What would make `words` spell a form: required qualifiers to add, and words to take away."""
+
+    missing: tuple[Choice, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """How far the spelling is from the form; a word that does not belong there counts double."""
+        return len(self.missing) + 2 * len(self.extra)
+
+
+def nearest_edit(form: Template, words: tuple[str, ...]) -> Edit:
+    """The smallest edit of `words` that spells `form` (see `match_qualifiers`)."""
+
+    def plus(missing: tuple[Choice, ...], extra: tuple[str, ...], rest: Edit) -> Edit:
+        return Edit(missing + rest.missing, extra + rest.extra)
+
+    @cache
+    def walk(at: int, required: int, unused: tuple[Group, ...]) -> Edit:
+        ways = []
+        if at == len(words):
+            return Edit(form.required[required:])
+        if required < len(form.required):
+            choice = form.required[required]
+            if words[at] in choice.members:
+                ways.append(walk(at + 1, required + 1, unused))
+            ways.append(plus((choice,), (), walk(at, required + 1, unused)))
+        for i, group in enumerate(unused):
+            part = words[at : at + len(group)]
+            if len(part) == len(group) and all(w in c.members for w, c in zip(part, group, strict=True)):
+                ways.append(walk(at + len(group), required, unused[:i] + unused[i + 1 :]))
+        ways.append(plus((), words[at : at + 1], walk(at + 1, required, unused)))
+        return min(ways, key=lambda edit: edit.cost)
+
+    return walk(0, 0, form.optional)
+
+
 def _chosen(group: Group, words: tuple[str, ...]) -> dict[str, str]:
     return {c.name: w for c, w in zip(group, words, strict=True) if c.name}
 

@@ -15,6 +15,9 @@ from isa.syntax import Block, Float, Int, Kernel, Module, Param, Stmt, VarDecl
 # of an address; for global memory our own, since its image travels with the program.
 MOST = {"global": 1 << 30, "const": 64 << 10, "shared": 16 << 20, "local": 512 << 10}
 
+# Bytes of static shared memory that ptxas 13.0 allows a kernel; dynamic shared memory has the machine's limit.
+STATIC_SHARED = {"sm_80": 48 << 10, "sm_90": 48 << 10, "sm_90a": 227 << 10, "sm_100a": 227 << 10}
+
 
 class Layout:
     """Addresses of the module's variables and of one kernel's parameters and variables.
@@ -29,6 +32,7 @@ class Layout:
         self.args: list[ArgSlot] = []
         self.param_bytes = 0
         self.image = bytearray()
+        self._shared: dict[str, tuple[VarDecl, int]] = {}  # variables and the address behind each
         self._ends = {"shared": SHARED_BASE, "local": 0}
         self._placed: dict[int, Symbol] = {}
         variables = [item for item in module.items if isinstance(item, VarDecl)]
@@ -56,10 +60,23 @@ class Layout:
         """The address of a variable of the module or of the kernel's body."""
         return self._placed[id(decl)]
 
+    def limit_shared(self, target: str) -> None:
+        """AssemblyError at the variable with which static shared memory exceeds what `ptxas` allows for a target."""
+        most = STATIC_SHARED[target]
+        for name, (decl, end) in self._shared.items():
+            if end - SHARED_BASE > most:
+                message = f"with '{name}' static shared memory has {end - SHARED_BASE:,} bytes, {target} allows {most:,}"
+                hint = "declare .extern .shared .b8 x[]; its size is given at launch"
+                raise AssemblyError([Diagnostic(decl.pos, message, hint)])
+
     def _place(self, decl: VarDecl) -> Symbol:
         size = type_bytes(decl.type)
         align = max(decl.align, size)
         self._fits(decl, (decl.count or 0) * size)
+        room = (decl.count or 0) * (size // type_bytes(decl.type.rpartition(".")[2]))
+        if len(decl.init) > room:
+            message = f"'{decl.name}' has room for {room:,} values, {len(decl.init):,} initial ones are given"
+            raise AssemblyError([Diagnostic(decl.pos, message, "give the array more elements")])
         if decl.space in ("global", "const"):
             self.image += bytes(-len(self.image) % align)
             address = GLOBAL_BASE + len(self.image)
@@ -68,6 +85,8 @@ class Layout:
             return Symbol(decl.name, decl.space, address)
         address = -(-self._ends[decl.space] // align) * align
         self._ends[decl.space] = address + (decl.count or 0) * size
+        if decl.space == "shared":
+            self._shared[decl.name] = (decl, self._ends["shared"])
         return Symbol(decl.name, decl.space, address)
 
     def _fits(self, decl: VarDecl, size: int) -> None:

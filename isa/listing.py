@@ -7,6 +7,7 @@ from typing import Any
 
 from isa.micro import MICROS
 from isa.program import NO_ROW, Program
+from isa.words import readable
 
 
 def listing(program: Program) -> str:
@@ -30,7 +31,7 @@ def summary(program: Program) -> str:
         f"{program.predicates - 1} predicates, {len(program.const_bits)} constants, "
         f"{program.shared_static} bytes of static shared memory, {program.param_bytes} bytes of parameters"
     )
-    return "\n".join([head, *(f"warning: {w}" for w in program.warnings)])
+    return "\n".join([head, *(f"warning: {w}" for w in (*program.warnings, *program.unwritten))])
 
 
 def counts(program: Program) -> dict[str, int]:
@@ -66,7 +67,8 @@ def _operands(program: Program, pc: int, record: Any) -> list[str]:
         elif letter != "i":
             out.append(_row(program, record[next(registers)], letter))
     if "i" in op.sources or record["imm"]:
-        out.append(hex(int(record["imm"])))
+        text = readable(op, int(record["imm"]))
+        out += [text] if text else []
     if record["target"] >= 0:
         out.append(f"L{int(record['target'])}")
     return out

@@ -95,6 +95,17 @@ def analyse(ops: list[MicroOp], g: Graph) -> Liveness:
     return Liveness(numbers, access, live_out, defined_in, _flights(ops, access, g, order))
 
 
+def unwritten(ops: list[MicroOp], g: Graph, live: Liveness) -> Iterator[tuple[int, int]]:
+    """(operation, word) of every read of a register word that nothing can have written before."""
+    for b in reverse_postorder(g.successors, 0):
+        state = live.defined_in[b]
+        for i in g.span(b):
+            for word in words((*ops[i].sources, ops[i].guard)):
+                if not state >> live.numbers[word] & 1:
+                    yield i, word
+            state |= live.access[i].defs
+
+
 def _access(op: MicroOp, numbers: dict[int, int]) -> Access:
     uses = _mask(words(op.sources), numbers)
     defs = _mask(words(op.results), numbers)

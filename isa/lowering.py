@@ -54,6 +54,8 @@ class Code:
     ops: list[MicroOp] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)  # unique label -> index of the next operation
     registers: int = 0  # virtual register ids are below this
+    names: dict[int, str] = field(default_factory=dict)  # of virtual registers that the program declares
+    unwritten: list[tuple[Pos, int]] = field(default_factory=list)  # reads of registers that nothing has written
 
     def drop(self, gone: Collection[int]) -> None:
         """Remove operations by index."""
@@ -77,6 +79,7 @@ class Scope:
         self.registers: dict[str, tuple[VReg | Quad, str]] = {}
         self.labels: dict[str, str] = {}
         self.symbols: dict[str, Symbol] = {}
+        self.taken: dict[str, Pos] = {}  # every name declared here and where, ranges as `%r<`
 
     def chain(self) -> Iterator[Scope]:
         """This scope and the ones around it, innermost first."""
@@ -85,13 +88,24 @@ class Scope:
             yield scope
             scope = scope.outer
 
-    def declare(self, decl: RegDecl) -> None:
-        """Enter the names of a `.reg` directive."""
+    def claim(self, name: str, pos: Pos) -> Pos | None:
+        """Enter a name; where it was declared before in this very scope, if it was."""
+        first = self.taken.setdefault(name, pos)
+        return None if first is pos else first
+
+    def declare(self, decl: RegDecl) -> tuple[str, Pos] | None:
+        """Enter the names of a `.reg` directive; the first one that is declared already, and where."""
         for name, count in decl.names:
+            one = count is None
+            inside = next((p for p in self.ranges if one and name.startswith(p) and self.type_of(name)), "")
+            first = self.taken[f"{inside}<"] if inside else self.claim(name if one else f"{name}<", decl.pos)
+            if first is not None:
+                return name if one else f"{name}<{count}>", first
             if count is None:
                 self.declared[name] = decl.type
             else:
                 self.ranges[name] = (count, decl.type)
+        return None
 
     def type_of(self, name: str) -> str | None:
         """The declared type of a register of this very scope."""
@@ -144,6 +158,11 @@ class Lowering:
             )
         )
 
+    @property
+    def param_bytes(self) -> int:
+        """Bytes of the kernel's parameters."""
+        return self.layout.param_bytes
+
     def quad(self) -> Quad:
         """A fresh 128-bit register."""
         return Quad(self.tmp("d"), self.tmp("d"))
@@ -184,7 +203,9 @@ class Lowering:
                 kind = KINDS.get(declared)
                 if kind is None:
                     raise self.error(f"registers of type .{declared} are not supported")
+                first = self.code.registers
                 scope.registers[name] = (self.quad() if kind == "q" else self.tmp(kind), declared)
+                self.code.names |= dict.fromkeys(range(first, self.code.registers), name)
                 return scope.registers[name]
         return None
 
@@ -205,7 +226,7 @@ class Lowering:
 
     def known(self) -> list[str]:
         """Every name in scope, for suggestions."""
-        names: list[str] = list(self.layout.symbols)
+        names: list[str] = [*self.layout.symbols, *importlib.import_module("isa.ops.special").SPECIAL]
         for scope in self._scope.chain():
             names += [*scope.declared, *scope.symbols, *scope.labels]
             names += [f"{p}{i}" for p, (count, _) in scope.ranges.items() for i in range(min(count, 512))]
@@ -215,6 +236,8 @@ class Lowering:
 
     def run(self) -> Code:
         """Lower the whole body; raises one error with every finding."""
+        for param in self.code.kernel.params:
+            self._once(f"'{param.name}'", self._scope.claim(param.name, param.pos), param.pos)
         self._block(self.code.kernel.body, self._scope)
         if self._errors:
             findings = [d for e in self._errors for d in e.diagnostics]
@@ -236,8 +259,10 @@ class Lowering:
         outer, self._scope = self._scope, scope
         for statement in body:
             if isinstance(statement, Label):
+                self._once(f"label '{statement.name}'", scope.claim(statement.name, statement.pos), statement.pos)
                 scope.labels[statement.name] = f"{statement.name}@{scope.serial}"
             elif isinstance(statement, VarDecl):
+                self._once(f"'{statement.name}'", scope.claim(statement.name, statement.pos), statement.pos)
                 scope.symbols[statement.name] = self.layout.place(statement)
         for statement in body:
             self._statement(statement)
@@ -248,7 +273,8 @@ class Lowering:
             if isinstance(statement, Instr):
                 self._instruction(statement)
             elif isinstance(statement, RegDecl):
-                self._scope.declare(statement)
+                if again := self._scope.declare(statement):
+                    self._once(f"'{again[0]}'", again[1], statement.pos)
             elif isinstance(statement, Label):
                 self.code.labels[self._scope.labels[statement.name]] = len(self.code.ops)
             elif isinstance(statement, Block):
@@ -256,6 +282,13 @@ class Lowering:
                 self._block(statement.body, Scope(self._scope, self._scopes))
         except AssemblyError as error:
             self._errors.append(error)
+
+    def _once(self, what: str, first: Pos | None, pos: Pos) -> None:
+        """Record a second declaration of a name in one scope."""
+        if first is not None:
+            hint = "rename one, or put the code around it in { }"
+            message = f"{what} is already declared at {first}"
+            self._errors.append(AssemblyError([Diagnostic(pos, message, hint, self.source_line(pos))]))
 
     def _instruction(self, instr: Instr) -> None:
         self.pos, self._role = instr.pos, instr.role

@@ -10,7 +10,7 @@ from typing import Any
 
 from isa import registry
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
-from isa.forms import TYPES, Slot, Template, match_qualifiers, operand_type, template
+from isa.forms import TYPES, Edit, Slot, Template, match_qualifiers, nearest_edit, operand_type, template
 from isa.operands import Names, OperandError, convert
 from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Sink
@@ -171,11 +171,13 @@ def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
         if base in OPCODES:
             message = f"'{instr.opcode}' is not implemented"
             return UnsupportedError([Diagnostic(instr.pos, message, instead(base), line)])
-        hint = nearest(base, registry.FORMS)
+        hint = nearest(base.lower(), registry.FORMS)
         return AssemblyError([Diagnostic(instr.pos, f"unknown instruction '{instr.opcode}'", hint, line)])
-    templates = [template(f) for f in forms]
-    vocabulary = frozenset().union(*(t.vocabulary for t in templates))
-    closest = max(zip(forms, templates, strict=True), key=lambda ft: _likeness(ft[1], words))[0]
+    edits = [(form, nearest_edit(template(form), tuple(words))) for form in forms]
+    least = min(edit.cost for _, edit in edits)
+    nearest_ones = [(form, edit) for form, edit in edits if edit.cost == least]
+    closest = nearest_ones[0][0]
+    vocabulary = frozenset().union(*(template(f).vocabulary for f in forms))
     strange = [w for w in words if w not in vocabulary]
     if strange and all(map(is_qualifier, strange)):
         message = f"'.{strange[0]}' of '{instr.opcode}' is not implemented"
@@ -184,25 +186,18 @@ def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:
         message = f"unknown qualifier '.{strange[0]}' in '{instr.opcode}'"
         hint = nearest(strange[0], vocabulary)
     else:
-        message, hint = _misplaced(instr.opcode, template(closest), words), ""
+        message, hint = _misplaced(instr.opcode, [edit for _, edit in nearest_ones]), ""
     expected = f"expected {closest.syntax}"
     return AssemblyError([Diagnostic(instr.pos, message, f"{hint} {expected}".strip(), line)])
 
 
-def _likeness(form: Template, words: list[str]) -> int:
-    """How well a spelling fits: shared words count, missing required ones cost double."""
-    shared = sum(w in form.vocabulary for w in words)
-    missing = sum(not any(w in choice.members for w in words) for choice in form.required)
-    return 2 * shared - 2 * missing - len(words)
-
-
-def _misplaced(opcode: str, form: Template, words: list[str]) -> str:
-    for choice in form.required:
-        if not any(w in choice.members for w in words):
-            members = sorted(choice.members)
-            listed = ", ".join(f".{m}" for m in members[:8]) + (", ..." if len(members) > 8 else "")
-            return f"'{opcode}' needs {'one of ' if len(members) > 1 else ''}{listed}"
-    extra = [w for w in words if w not in form.vocabulary]
-    if extra:
-        return f"'.{extra[0]}' cannot be combined with the rest of '{opcode}'"
-    return f"the qualifiers of '{opcode}' are repeated or out of order"
+def _misplaced(opcode: str, edits: list[Edit]) -> str:
+    """Why known qualifiers do not spell an instruction, by the smallest edits that would make them one."""
+    adding = [edit for edit in edits if not edit.extra]
+    if adding:
+        members = sorted(frozenset().union(*(edit.missing[0].members for edit in adding)))
+        listed = ", ".join(f".{m}" for m in members[:8]) + (", ..." if len(members) > 8 else "")
+        return f"'{opcode}' needs {'one of ' if len(members) > 1 else ''}{listed}"
+    if any(word in choice.members for edit in edits for choice in edit.missing for word in edit.extra):
+        return f"the qualifiers of '{opcode}' are repeated or out of order"
+    return f"'.{edits[0].extra[0]}' cannot be combined with the rest of '{opcode}'"

@@ -39,7 +39,9 @@ def explain(error: UnexpectedInput, text: str) -> tuple[At, str, str]:
     if isinstance(error, UnexpectedCharacters):
         if error.char == '"':
             return at, "the string is not closed on its line", 'add the closing "'
-        return at, f"unexpected character '{error.char}'", ""
+        shown = error.char if error.char.isprintable() else f"\\x{ord(error.char):02x}"
+        binary = text.startswith("\x7fELF") or "\0" in text
+        return at, f"unexpected character '{shown}'", "this is not a text file" if binary else ""
     return at, "the text cannot be read", ""
 
 
@@ -82,7 +84,7 @@ def _hint(token: Token, stack: list[Token]) -> str:
     if token == "=" and stack and stack[-1].type == "NAME":
         return f"write .let {stack[-1]} = ..."
     if token.type in ("DIRECTIVE", "SPACE", "LINKAGE"):
-        return nearest(str(token), DIRECTIVES) if token not in DIRECTIVES else ""
+        return _spelling(stack) or (nearest(str(token), DIRECTIVES) if token not in DIRECTIVES else "")
     return _spelling(stack)
 
 

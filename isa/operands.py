@@ -119,11 +119,13 @@ def describe(node: Operand) -> str:
             return "a pair" if hasattr(node, "second") else "a string"
 
 
-def _register(node: Reg, names: Names) -> tuple[VReg | Quad, str]:
+def _register(node: Reg, names: Names, destination: bool = False) -> tuple[VReg | Quad, str]:
     found = names.register(node.name)
     if found is not None:
         return found
     if names.special(node.name):
+        if destination:
+            raise OperandError(f"the special register {node.name} cannot be written", "", 50)
         raise OperandError(f"{node.name} can only be read by mov", "mov it to a register first", 50)
     raise OperandError(f"{node.name} is not declared", nearest(node.name, names.known()), 100)
 
@@ -135,7 +137,7 @@ def _predicate(node: Operand, names: Names, destination: bool) -> Value:
         return PredConst(bool(item.value) != negated)
     if not isinstance(item, Reg) or (negated and destination):
         raise OperandError(f"expected a predicate, found {describe(node)}")
-    reg, declared = _register(item, names)
+    reg, declared = _register(item, names, destination)
     if not isinstance(reg, VReg) or reg.kind != "p":
         raise OperandError(f"expected a predicate, {item.name} is .{declared}")
     return NotPred(reg) if negated else reg
@@ -145,7 +147,7 @@ def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
     if kind != "any" and kind not in WIDTHS:
         raise ValueError(f"'{kind}' is no operand kind")
     if isinstance(node, Reg):
-        reg, declared = _register(node, names)
+        reg, declared = _register(node, names, destination)
         if kind == "any":
             return reg
         if not compatible(kind, declared, relaxed):
@@ -220,8 +222,9 @@ def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
 
 def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | ParamWord:
     if not isinstance(node, Addr):
-        raise OperandError(f"expected an address in brackets, found {describe(node)}")
-    narrow = kind == "shared"
+        hint = f"write [{node.name}]" if isinstance(node, Reg | Sym) else ""
+        raise OperandError(f"expected an address in brackets, found {describe(node)}", hint)
+    narrow = kind in ("shared", "param")  # windows of 32 bits
     base = _named(node.base, names)
     if isinstance(base, Sym):
         symbol = _symbol(base, names)
@@ -235,13 +238,11 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
             raise OperandError(f"'{symbol.name}' needs a .shared instruction or cvta.shared", rank=1)
         address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0) + node.offset
         return Address(Const(address & 0xFFFFFFFF) if narrow else Const(address, "d"), 0)
-    if isinstance(base, Int):
+    if isinstance(base, Int) and kind != "param":
         return Address(constant(Int(base.value + node.offset), "b32" if narrow else "b64"), 0)
     if not isinstance(base, Reg):
         raise OperandError(f"an address needs a register, a variable or a constant, found {describe(base)}")
     reg, declared = _register(base, names)
-    if kind == "param":
-        raise OperandError("parameters are addressed by name", rank=1)
     if not isinstance(reg, VReg) or reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
         raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)

@@ -96,6 +96,7 @@ class Program:
     source: dict[str, list[str]]  # file -> lines
     spilled: int = 0
     warnings: list[str] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)  # registers that are read but that nothing writes, in words
     global_image: bytes = b""  # initialised .global/.const variables
     global_symbols: dict[str, int] = field(default_factory=dict)  # generic addresses, from GLOBAL_BASE
     local_bytes: int = 0  # .local variables a thread; their addresses start at 0

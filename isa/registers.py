@@ -13,7 +13,7 @@ from typing import Any
 
 from isa.budget import ENTRY, MAX_REGISTERS, launch_registers, live_under
 from isa.cfg import Graph, graph
-from isa.liveness import Liveness, analyse, walk
+from isa.liveness import Liveness, analyse, unwritten, walk
 from isa.lowering import Code, MicroOp
 from isa.registry import Half, NotPred, VReg
 from isa.simplify import COPIES, words
@@ -48,6 +48,7 @@ def allocate(code: Code) -> tuple[Allocation, Graph]:
     """Rows for a simplified kernel; copies within one row are dropped from it."""
     g = graph(code.ops, code.labels)
     live = analyse(code.ops, g)
+    code.unwritten = [(code.ops[i].pos, word // 2) for i, word in unwritten(code.ops, g, live)]
     clash, pressure = _interference(code.ops, g, live)
     where = _clusters(code.ops, live, clash)
     _coalesce(code.ops, g, live, where)

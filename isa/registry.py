@@ -31,7 +31,7 @@ a name in `sets`    the type that the chosen member names
 "addr" "global"     `[..]`: `Address(base, offset)` with a 64-bit base; default of `[a]`: the opcode's
 "local" "const"     state spaces in order, generic ("addr") without one
 "shared"            `Address` with a 32-bit base (the low half of a 64-bit register)
-"param"             `[name+off]`: ParamWord; kind d when the instruction's type has 64 bits
+"param"             `[name+off]`: ParamWord; kind d when the instruction's type has 64 bits; with a register `Address` as in "shared"
 "tensor"            `[map, coords]`: `m.map` a 64-bit value, `m.coords` a list of 32-bit values
 "vec" "vec:T"       list of values of type T (default: the instruction's), any length or N; operands of
 "vec:T:N"           an opcode with .v2/.v4/.v8 are "vec:T:N" by default; elements `_` are None
@@ -168,6 +168,8 @@ class Emitter(Protocol):
     target: str  # "sm_90a"
     pos: Pos
 
+    @property
+    def param_bytes(self) -> int: ...  # of the kernel
     def __call__(self, op: Micro, results: Any, *sources: Any, imm: int = 0, label: str | None = None) -> None: ...
     def tmp(self, kind: str = "r") -> VReg: ...
     def quad(self) -> Quad: ...

@@ -59,18 +59,25 @@ def pure(op: MicroOp) -> bool:
 
 
 def simplify(code: Code) -> None:
-    """Propagate, fold and drop, in place."""
+    """Propagate, fold, drop, and end where a branch would only lead to the end, in place."""
     _Simplifier(code).run()
+    for op in code.ops:
+        if op.micro.unit == "bra" and op.label is not None:
+            target = code.labels[op.label]
+            if target < len(code.ops) and code.ops[target].micro.unit == "exit" and code.ops[target].guard is None:
+                op.micro, op.label = code.ops[target].micro, None  # ptxas: @P EXIT, so these lanes are gone at once
 
 
 class _Simplifier:
     def __init__(self, code: Code) -> None:
         self.code = code
         self.defined: dict[int, int] = {}  # word -> the only operation that defines it, -1 for several
+        self.definitions: dict[int, list[int]] = {}
         self.used: dict[int, list[int]] = {}
         for i, op in enumerate(code.ops):
             for w in words(op.results):
                 self.defined[w] = -1 if w in self.defined else i
+                self.definitions.setdefault(w, []).append(i)
             for w in source_words(op):
                 self.used.setdefault(w, []).append(i)
         self.value: dict[int, Any] = {}  # word -> what stands for it
@@ -106,6 +113,8 @@ class _Simplifier:
         A guard does not matter for constants: where it is false the result is undefined anyway.
         """
         defined = words(op.results)
+        if len(defined) == 1 and self.defined[defined[0]] < 0 and op.micro.name in COPIES:
+            return self._learn_repeated(defined[0], op.sources[0])
         if not defined or any(self.defined[w] != i or w in self.value for w in defined):
             return
         if op.micro.name in COPIES:
@@ -115,6 +124,16 @@ class _Simplifier:
                     self.value[w] = source
         elif all(isinstance(s, Const | PredConst | RowPair) for s in op.sources):
             self._fold(op)
+
+    def _learn_repeated(self, word: int, source: Any) -> None:
+        """A word with several definitions that all copy one constant (or the word itself) to it is that constant."""
+        if word in self.value or not isinstance(source, Const | PredConst):
+            return
+        for i in self.definitions[word]:
+            op = self.code.ops[i]
+            if op.micro.name not in COPIES or op.sources[0] != source and words(op.sources[0]) != (word,):
+                return
+        self.value[word] = source
 
     def _fold(self, op: MicroOp) -> None:
         """Evaluate an operation on constants."""

@@ -26,9 +26,9 @@ def command(kernel: str, defines: tuple[str, ...], machine: str, order: str | No
     pipes = load_machine(machine)
     weights = scheduling(order, name)
     for program in assemble(name, text=text, defines=values, order=weights).programs.values():
-        click.echo(listing(program))
-        click.echo()
-        click.echo(pipe_counts(program, pipes))
+        print(listing(program))
+        print()
+        print(pipe_counts(program, pipes))
     return 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import rich_click as click
 
 import programs
 from emu.commands.common import machine_option
-from emu.machine import Machine, load_machine, parameters
+from emu.machine import Machine, load_machine, machine_names, parameters
 from emu.stalls import CAUSES, MEANINGS, REASONS
 from isa import registry, shorthand
 from isa.errors import nearest
@@ -29,7 +30,7 @@ SHOWN = 6  # members of a set that are listed before it is shortened
 @machine_option
 def command(word: str, machine: str) -> int:
     """Explain WORD: a PTX instruction or short spelling, a micro-operation, a stall reason or its cause, a pipe, a
-    timing class, a machine parameter (or the start of several), a program, a program's define, or a fault's rule."""
+    timing class, a machine parameter (or the start of several), a program, a program's define, a machine, or a fault's rule."""
     loaded = load_machine(machine)
     readers: tuple[Callable[[str], str], ...] = (
         reason,
@@ -39,6 +40,7 @@ def command(word: str, machine: str) -> int:
         micro,
         program,
         define,
+        machine_file,
         rule,
         note,
     )
@@ -46,7 +48,7 @@ def command(word: str, machine: str) -> int:
     found = [text for text in texts if text]
     if not found:
         raise click.UsageError(f"nothing is known about '{word}'. {nearest(word, known_words())}".rstrip())
-    click.echo("\n".join(found), nl=False)
+    print("\n".join(found), end="")
     return 0
 
 
@@ -58,6 +60,7 @@ def known_words() -> Iterator[str]:
     yield from shorthand.SHORTHANDS
     yield from MICROS
     yield from programs.names()
+    yield from machine_names()
     yield from (name for _, name, _, _ in defines())
     yield from (*parameters().pipes, *parameters().classes, *parameters().scalars)
 
@@ -144,6 +147,19 @@ def program(word: str) -> str:
     lines += [f"  --inputs FILE.npz  your own {shapes} instead of random ones"] if shapes else []
     lines += [f"  -D {name}={value}  {text}".rstrip() for owner, name, value, text in defines() if owner == word]
     return "\n".join(lines) + "\n"
+
+
+def machine_file(word: str) -> str:
+    """A machine that comes with warpsmith: what it is, and how well its numbers are known."""
+    if word not in machine_names():
+        return ""
+    found = load_machine(word)
+    known = Counter(number.status for number in found.numbers.values())
+    numbers = ", ".join(f"{n} {status}" for status, n in known.most_common())
+    return (
+        f"machine {word}: {found.description}; runs {', '.join(found.targets)}\n"
+        f"  {len(found.numbers)} numbers: {numbers} (warpsmith machine show {word} [PREFIX])\n"
+    )
 
 
 def rule(word: str) -> str:

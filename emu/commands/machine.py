@@ -22,7 +22,7 @@ def list_machines() -> int:
     for name in machine_names():
         machine = load_machine(name)
         out.add_row(name, machine.description, ", ".join(machine.targets))
-    click.echo(render(out), nl=False)
+    print(render(out), end="")
     return 0
 
 
@@ -40,7 +40,7 @@ def show(machine: str, prefix: str, overrides: tuple[str, ...]) -> int:
     out.columns[1].justify = "right"
     for path, number in rows:
         out.add_row(path, _text(number), number.status, Text(_source(number)))
-    click.echo(render(out, width=160), nl=False)
+    print(render(out, width=160), end="")
     return 0
 
 
@@ -53,7 +53,7 @@ def diff(first: str, second: str) -> int:
     out = table("", "parameter", a.name, b.name, "unit")
     for path, x, y in differences(a, b):
         out.add_row(path, _text(x), _text(y), _unit(path))
-    click.echo(render(out), nl=False)
+    print(render(out), end="")
     return 0
 
 
@@ -66,7 +66,7 @@ def check(machine: str) -> int:
     for number in loaded.numbers.values():
         by_status[number.status] = by_status.get(number.status, 0) + 1
     known = ", ".join(f"{n} {status}" for status, n in sorted(by_status.items(), key=lambda item: -item[1]))
-    click.echo(
+    print(
         f"{loaded.name}: {len(loaded.numbers)} numbers ({known}), {len(loaded.timing)} timing classes, no findings"
     )
     return 0

@@ -18,5 +18,5 @@ def command(kernel: str, defines: tuple[str, ...]) -> int:
     """Expand KERNEL, a shipped program or a file (`-`: stdin), to plain PTX on stdout."""
     name, text, values = read_kernel(kernel, read_defines(defines))
     module = expand(text, name, values, [Path(name).parent])
-    click.echo(to_ptx(module), nl=False)
+    print(to_ptx(module), end="")
     return 0

@@ -6,6 +6,7 @@ The machine itself is imported only when something runs, so that help and usage 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from emu.machine import Machine, load_machine
 from emu.result import Result
 
 if TYPE_CHECKING:
+    from emu.chaos import Chaos
     from programs.problem import Problem
 
 DEFAULT_MAX_CYCLES = 2_000_000_000  # `emu.api`'s, which is too heavy to import for help
@@ -72,6 +74,11 @@ def shape_options(command: Any) -> Any:
     type=click.IntRange(min=1),
     help=f"Stop after so many cycles (default {DEFAULT_MAX_CYCLES:,}).",
 )
+@click.option(
+    "--chaos",
+    metavar="SEED[:N]",
+    help="Run under other timing that PTX allows (at most N perturbations an SM) and compare with the plain run.",
+)
 def command(
     kernel: str,
     machine: str,
@@ -81,6 +88,7 @@ def command(
     save: str | None,
     json_file: str | None,
     max_cycles: int | None,
+    chaos: str | None,
     **options: Any,
 ) -> int:
     """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
@@ -90,13 +98,16 @@ def command(
     `--arg`).
     """
     loaded = load_machine(machine, overrides)
+    for file in filter(None, (save, json_file if json_file != "-" else None)):
+        check_writable(Path(file))
     given = {name: value for name, value in options.items() if value not in (None, ())}
+    disturbance = read_chaos(chaos)
     if kernel in programs.names():
-        result = run_program(kernel, loaded, given, read_defines(defines), inputs, max_cycles)
+        result = run_program(kernel, loaded, given, read_defines(defines), inputs, max_cycles, disturbance)
     else:
         if inputs:
             raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
-        result = run_file(kernel, loaded, given, read_defines(defines), max_cycles)
+        result = run_file(kernel, loaded, given, read_defines(defines), max_cycles, disturbance)
     if save:
         save_arrays(save, result)
     report(result, json_file)
@@ -110,6 +121,7 @@ def run_program(
     defines: dict[str, Define],
     inputs: str | None,
     max_cycles: int | None,
+    chaos: Chaos | None = None,
 ) -> Result:
     """A shipped program; its problem judges the options."""
     from emu.commands.arguments import read_npz
@@ -128,7 +140,26 @@ def run_program(
             arrays = problem.adopt(arrays)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return solve(problem, machine, arrays, max_cycles)
+    return under(chaos, lambda timing: solve(problem, machine, arrays, max_cycles, timing))
+
+
+def read_chaos(text: str | None) -> Chaos | None:
+    """`--chaos SEED[:N]`."""
+    from emu.chaos import Chaos
+
+    try:
+        return Chaos.of(text)
+    except ValueError as error:
+        raise click.UsageError(f"--chaos {text}: {error}") from None
+
+
+def under(chaos: Chaos | None, run: Callable[[Chaos | None], Result]) -> Result:
+    """A run; under chaos with a finding when its result is not that of the plain run."""
+    if chaos is None:
+        return run(None)
+    from emu.explain.chaos import compare
+
+    return compare(run, chaos)
 
 
 def own_sizes(kind: type[Problem], arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
@@ -146,7 +177,12 @@ def own_sizes(kind: type[Problem], arrays: dict[str, Any], given: dict[str, Any]
 
 
 def run_file(
-    file: str, machine: Machine, given: dict[str, Any], defines: dict[str, Define], max_cycles: int | None
+    file: str,
+    machine: Machine,
+    given: dict[str, Any],
+    defines: dict[str, Define],
+    max_cycles: int | None,
+    chaos: Chaos | None = None,
 ) -> Result:
     """A kernel file with `--grid`, `--block` and one `--arg` a parameter."""
     from emu.api import launch, load
@@ -165,13 +201,18 @@ def run_file(
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
         raise click.UsageError("give --block: the kernel has no .reqntid")
-    args, arrays = read_arguments([slot.name for slot in kernel.program.args], given.get("specs", ()))
-    shared = given.get("shared", 0)
-    result = launch(
-        kernel, machine=machine, grid=grid, block=block, args=args, shared_bytes=shared, max_cycles=max_cycles
-    )
-    result.outputs.update(arrays)
-    return result
+    names, specs = [slot.name for slot in kernel.program.args], given.get("specs", ())
+
+    def run(timing: Chaos | None) -> Result:
+        args, arrays = read_arguments(names, specs)
+        result = launch(
+            kernel, machine=machine, grid=grid, block=block, args=args, shared_bytes=given.get("shared", 0),
+            max_cycles=max_cycles, chaos=timing,
+        )  # fmt: skip
+        result.outputs.update(arrays)
+        return result
+
+    return under(chaos, run)
 
 
 def extent(option: str, text: str) -> tuple[int, int, int]:
@@ -181,6 +222,17 @@ def extent(option: str, text: str) -> tuple[int, int, int]:
         raise click.UsageError(f"{option} {text}: write X, X,Y or X,Y,Z with positive numbers")
     x, y, z = [int(p) for p in parts] + [1] * (3 - len(parts))
     return x, y, z
+
+
+def check_writable(path: Path) -> None:
+    """OSError when a result could not be written there after the run; a file that was not there is not left behind."""
+    if path.is_fifo():
+        return
+    there = path.exists()
+    with path.open("ab"):
+        pass
+    if not there:
+        path.unlink()
 
 
 def save_arrays(file: str, result: Result) -> None:
@@ -197,7 +249,7 @@ def save_arrays(file: str, result: Result) -> None:
 def report(result: Result, json_file: str | None) -> None:
     """Tables on stdout, or JSON there; findings and deadlocks with them."""
     if json_file == "-":
-        click.echo(result.to_json())
+        print(result.to_json())
         return
     if json_file:
         Path(json_file).write_text(result.to_json() + "\n")
@@ -214,4 +266,4 @@ def report(result: Result, json_file: str | None) -> None:
         console.width = 120
     for view in (summary(result), stalls(result), mix(result), source(result, limit=12)):
         console.print(view)
-    click.echo(findings(result) + deadlock(result), nl=False)
+    print(findings(result) + deadlock(result), end="")

@@ -16,6 +16,7 @@ from emu.compiled import compiled
 from emu.raw import chunk16, copy, fill, ld8, ld32, ld64, st64
 from emu.stalls import Reason
 from emu.state import BLOCK_COPY_QUEUE, COPIES, NEVER, WARP_SLOTS
+from emu.units.chaos import C_COPY, at
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -34,6 +35,7 @@ from emu.units.common import (
     warps_of,
 )
 from emu.units.global_memory import traffic
+from emu.units.history import E_ARRIVE, record
 from emu.units.mbarrier import M20, cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
 from emu.units.memory import shared_host, touch
 
@@ -70,7 +72,7 @@ def enter(S: Any, W: Any, m: int, finish: int) -> None:
         E.group[lane] = W.copy_group[lane]
         if (m >> lane) & 1:
             E.low, E.high = min(E.low, W.copy_group[lane]), max(E.high, W.copy_group[lane])
-    S.copy_last = max(finish, S.copy_last)
+    S.copy_last = max(at(S, W, C_COPY, W.pc, finish, finish, finish), S.copy_last)
     E.finish = S.copy_last
     S.copy_tail += 1
     event(S, E.finish)
@@ -202,7 +204,8 @@ def arrive(S: Any, C: Any, E: Any, t: int) -> None:
             fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, 1)
         else:
             left = make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word))
-            settle(S, C, E.cta, k, left, t)
+            record(S, W, E_ARRIVE, E.pc, (k << 3) - W.smem_base, 1, t)
+            settle(S, C, W, k, left, t)
         if S.fault:
             S.fault_pc = E.pc
             return

@@ -1,17 +1,20 @@
-"""Named barriers (bar.sync, bar.arrive; PTX ISA 9.7.13.1) and the register pool of setmaxnreg (9.7.19.5)."""
+"""Named barriers (bar, barrier; PTX ISA 9.7.13.1) and the register pool of setmaxnreg (9.7.19.5)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from emu.compiled import compiled
+from emu.raw import st64
 from emu.stalls import Reason
 from emu.state import BLOCK_BAR, BLOCK_REGISTERS, LIVE, WARP_SLOTS
+from emu.units.chaos import C_OPEN, at
 from emu.units.common import (
     DEFAULT,
     F_BAR_COUNT,
     F_BAR_ID,
     F_BAR_OVERFLOW,
+    F_DIVERGED,
     F_SETMAXNREG,
     PARK,
     RETRY,
@@ -19,43 +22,77 @@ from emu.units.common import (
     fault,
     first_lane,
     get32,
+    may_issue,
     park,
     together,
     wake,
-    wake_where,
     warps_of,
 )
+from emu.units.history import E_BAR_ARRIVE, E_BAR_SYNC, E_REGISTERS, record
+from emu.units.opening import open_for
 
 FULL = 0xFFFFFFFF
 R_BARRIER, R_SHORT = int(Reason.BARRIER), int(Reason.SHORT_SCOREBOARD)
+R_WAIT = int(Reason.WAIT)
+
+
+@compiled
+def meet(S: Any, W: Any, slot: int, m: int, t: int) -> int:
+    """A barrier without .aligned counts a warp when all its lanes that have not exited have come, each from where it is.
+
+    1: they have; 0: another path of the warp goes on meanwhile; -1: a fault, none of the others can come.
+    """
+    W.met |= m
+    if (W.met | W.exited) & FULL == FULL:
+        W.met = 0
+        return 1
+    d = W.depth - 1
+    other = W.stack_mask[d] & ~W.exited if d >= 0 else 0
+    if other == 0 or other & W.met or m != W.active or (W.met != m and W.met_slot != slot):
+        fault(S, W, F_DIVERGED, first_lane(m), 0, m)
+        return -1
+    W.met_slot = slot
+    pc, rpc = W.pc + 1, W.rpc
+    W.pc, W.active, W.rpc = W.stack_pc[d], other, W.stack_rpc[d]
+    W.stack_pc[d], W.stack_mask[d], W.stack_rpc[d] = pc, m, rpc
+    W.reason = R_WAIT
+    st64(S.ready_at + W.slot8, t + 1)
+    may_issue(S, W.sub, t + 1)
+    return 0
 
 
 @compiled
 def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
-    """Count one warp on barrier `a` with `b` expected threads (0: the whole CTA).
+    """Count one warp on barrier `a` with `b` expected threads (0: all of the CTA that have not exited).
 
     The barrier unit serves one arrival at a time; the last one opens the barrier for all (rule 9:
     a barrier of W warps takes 12.3 + 2 W cycles).
     """
     lane = first_lane(m)
-    if not together(S, W, m, FULL):
-        return DEFAULT
     slot = get32(W, I.a, lane)
     expected = get32(W, I.b, lane)
     if slot > 15:
         fault(S, W, F_BAR_ID, lane, slot, 0)
         return DEFAULT
+    if not I.imm:
+        met = meet(S, W, slot, m, t)
+        if met < 1:
+            return RETRY if met == 0 else DEFAULT
+    elif not together(S, W, m, FULL):
+        return DEFAULT
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
-    if expected == 0:
-        expected = c.warps * 32
+    every = expected == 0
+    if every:
+        expected = c.live * 32
     if expected % 32 != 0 or expected > c.warps * 32:
         fault(S, W, F_BAR_COUNT, lane, slot, expected)
         return DEFAULT
     if c.bar_arrived[slot] != 0 and c.bar_expected[slot] != expected:
         fault(S, W, F_BAR_OVERFLOW, lane, slot, expected)
         return DEFAULT
-    c.bar_expected[slot] = expected
+    c.bar_expected[slot], c.bar_all[slot] = expected, every
     c.bar_arrived[slot] += 32
+    record(S, W, E_BAR_SYNC if sync else E_BAR_ARRIVE, W.pc, slot, 32, t)
     served = max(t + (0 if sync else C.bar_hop_cy), S.bar_free + C.bar_serve_cy)
     S.bar_free = served
     if c.bar_arrived[slot] < expected:
@@ -64,9 +101,7 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
         park(S, W, BLOCK_BAR, R_BARRIER, t)
         W.wait_slot = slot
         return PARK
-    c.bar_arrived[slot] = 0
-    opened = served + C.bar_open_cy
-    wake_where(S, W.cta, BLOCK_BAR, slot, opened)
+    opened = open_for(S, C, W, slot, served, t)
     if sync:
         W.dep_ready = max(W.dep_ready, opened)
         W.dep_reason = R_BARRIER
@@ -101,6 +136,7 @@ def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             W.wait_aux = delta
             return RETRY
         c.pool -= delta
+        record(S, W, E_REGISTERS, W.pc, wanted, delta, t)
         W.regs = wanted
         W.dep_ready = max(W.dep_ready, t + C.setmaxnreg_inc_cy)
         W.dep_reason = R_SHORT
@@ -109,6 +145,7 @@ def setmaxnreg(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         fault(S, W, F_SETMAXNREG, 0, wanted, W.regs)
         return DEFAULT
     c.pool -= delta
+    record(S, W, E_REGISTERS, W.pc, wanted, delta, t)
     W.regs = wanted
     W.dep_ready = max(W.dep_ready, t + C.setmaxnreg_dec_cy)
     W.dep_reason = R_SHORT
@@ -126,4 +163,4 @@ def release_registers(S: Any, C: Any, cta: int, t: int) -> None:
         W = warps[i]
         if W.state == LIVE and W.block == BLOCK_REGISTERS and W.wait_aux <= left:
             left -= W.wait_aux
-            wake(S, W, t + C.setmaxnreg_wake_cy)
+            wake(S, W, at(S, W, C_OPEN, W.pc, t, t + C.setmaxnreg_wake_cy, t + 1))

@@ -11,6 +11,7 @@ from typing import Any
 from emu.compiled import compiled
 from emu.raw import ld16, st32
 from emu.state import JOBS, LOAD
+from emu.units.chaos import C_COPY, at
 from emu.units.common import (
     DEFAULT,
     F_BULK_SIZE,
@@ -25,6 +26,7 @@ from emu.units.common import (
     jobs_of,
     tmaps_of,
 )
+from emu.units.history import E_COPY, record
 from emu.units.mbarrier import cell
 from emu.units.memory import shared_host
 from emu.units.tma import advance as copy_engine
@@ -77,7 +79,7 @@ def bulk_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if k < 0:
             return DEFAULT
         jobs_of(S.job_at, JOBS)[k].mbar = mbar
-        start_load(S, C, k, t)
+        start_load(S, C, W, k, t)
     return DEFAULT
 
 
@@ -96,7 +98,7 @@ def bulk_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if k < 0:
             return DEFAULT
         jobs_of(S.job_at, JOBS)[k].code = I.imm & 0xFFFF
-        start_store(S, C, k, t)
+        start_store(S, C, W, k, t)
     return DEFAULT
 
 
@@ -122,8 +124,11 @@ def async_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             st32(j.staging_at + 4 * word, get32(W, ld16(S.list_at + I.list * 2 + 2 * word), lane))
         j.state, j.staged, j.code = LOAD, 1, I.imm & 0xFFFF
         j.bytes, j.mbar, j.smem = size, mbar, W.smem_base + offset
-        j.serve, j.read, j.finish = t, t + I.latency, t + I.latency
+        j.serve = t
+        j.finish = at(S, W, C_COPY, W.pc, t, t + I.latency, t + 1)
+        j.read = j.finish
         S.jobs += 1
+        record(S, W, E_COPY, W.pc, (mbar << 3) - W.smem_base, size, t)
         event(S, j.finish)
     return DEFAULT
 

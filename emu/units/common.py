@@ -23,7 +23,6 @@ from emu.state import (
     CTA,
     FAULT,
     JOB,
-    LIVE,
     NEVER,
     RT_INSTR,
     SEGMENT,
@@ -73,8 +72,9 @@ tmaps_of = view(TMAP)
     F_LOCAL_RANGE,
     F_MBAR_ALIGN,
     F_TMA_MBAR,
+    F_MBAR_NO_COMPLETE,
     F_BULK_SIZE,
-) = range(27)
+) = range(28)
 
 
 @compiled
@@ -160,17 +160,6 @@ def park(S: Any, W: Any, block: int, reason: int, t: int) -> None:
 def event(S: Any, when: int) -> None:
     """Make sure that the SM looks at its units at cycle `when`."""
     S.next_event = min(S.next_event, when)
-
-
-@compiled
-def wake_where(S: Any, cta: int, block: int, slot: int, when: int) -> None:
-    """Wake every warp of a CTA that is parked on `block` with `slot`."""
-    warps = warps_of(S.warp_at, WARP_SLOTS)
-    c = ctas_of(S.cta_at, S.cta_slots)[cta]
-    for i in range(c.first_warp, c.first_warp + c.warps):
-        W = warps[i]
-        if W.state == LIVE and W.block == block and W.wait_slot == slot:
-            wake(S, W, when)
 
 
 @compiled

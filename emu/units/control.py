@@ -25,6 +25,7 @@ from emu.units.common import (
     get32,
     together,
 )
+from emu.units.history import E_EXIT, record
 from emu.units.sharing import return_cost
 from isa.ops.special import CLOCK64, SPECIAL
 from isa.program import SHARED_BASE
@@ -88,9 +89,11 @@ def exit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """End the lanes of `m`; the issue loop retires the warp when no lane is left."""
     W.exited |= m
     W.active &= ~m
+    pc = W.pc
     if W.active != 0:
         W.pc += 1
     elif not pop(W):
+        record(S, W, E_EXIT, pc, 0, 0, t)
         W.pc = -1
     return DEFAULT
 
@@ -330,5 +333,3 @@ def activemask(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if (m >> lane) & 1:
             st32(W.row_at + I.d * 128 + lane * 4, m)
     return DEFAULT
-
-

@@ -24,6 +24,7 @@ from emu.state import (
     WARPGROUPS,
 )
 from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
+from emu.units.opening import left
 
 
 @compiled
@@ -70,6 +71,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.reason, W.dep_reason = 0, 0
     W.deadline = NEVER
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
+    W.decisions, W.met = 0, 0
     S.launched += 1
     W.order = S.launched
     for lane in range(32):
@@ -106,6 +108,7 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
     S.live_warps -= 1
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
     c.live -= 1
+    left(S, C, W, t)
     if c.live == 0:
         c.state = FREE
         c.born = t + ((C.turnaround_cy256 + S.warps_per_cta * C.turnaround_warp_cy256) >> 8)
@@ -136,6 +139,16 @@ def busy(S: Any, slot: int) -> bool:
 
 
 @compiled
+def starting(S: Any) -> bool:
+    """Whether a CTA is yet to start in a free slot."""
+    ctas = ctas_of(S.cta_at, S.cta_slots)
+    for k in range(S.cta_slots if S.ctas_left else 0):
+        if ctas[k].state == FREE:
+            return True
+    return False
+
+
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """Start CTAs in slots that are free; returns the next cycle of interest."""
     look = NEVER
@@ -149,4 +162,3 @@ def advance(S: Any, C: Any, t: int) -> int:
             elif not busy(S, k):
                 start_cta(S, C, k, t)
     return int(look)
-

@@ -12,15 +12,17 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
-from emu.raw import ld8, ld32, ld64, st8, st32, st64
+from emu.raw import ld8, ld32, ld64, st8, st32, st64, view
 from emu.stalls import Reason
-from emu.state import BLOCK_MBAR, LIVE, NEVER, WARP_SLOTS
+from emu.state import BLOCK_MBAR, CELL, LIVE, NEVER, WARP_SLOTS
+from emu.units.chaos import C_ANSWER, C_WAKE, at, perturb
 from emu.units.common import (
     DEFAULT,
     F_MBAR_ALIGN,
     F_MBAR_ARRIVALS,
     F_MBAR_COUNT,
     F_MBAR_INVALID,
+    F_MBAR_NO_COMPLETE,
     F_MBAR_TX,
     F_SHARED_RANGE,
     PARK,
@@ -35,7 +37,9 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.history import E_ARRIVE, E_DROP, E_EXPECT, E_INIT, E_PHASE, E_WAITED, record
 
+cells_of = view(CELL)
 M20, M21 = (1 << 20) - 1, (1 << 21) - 1
 FULL = 0xFFFFFFFF
 R_LONG, R_SLEEP, R_BRANCH = int(Reason.LONG_SCOREBOARD), int(Reason.SLEEPING), int(Reason.BRANCH_RESOLVING)
@@ -90,6 +94,19 @@ def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
 
 
 @compiled
+def record_waits(S: Any, W: Any, I: Any, pc: int, m: int, state: int, t: int) -> None:
+    """The log's entries of lanes whose wait is over, one a barrier."""
+    last = -1
+    for lane in range(32):
+        if (m >> lane) & 1:
+            address = (get32(W, I.a, lane) + signed32(I.imm)) & FULL
+            if address != last:
+                parity = (get64(W, I.b, lane) >> 63) & 1 if state else get32(W, I.b, lane) & 1
+                record(S, W, E_WAITED, pc, address, parity, t)
+                last = address
+
+
+@compiled
 def test(S: Any, W: Any, I: Any, m: int, state: int) -> int:
     """Lanes of `m` whose awaited phase is complete; parks nothing, remembers one cell that is not.
 
@@ -135,22 +152,27 @@ def wake_waiters(S: Any, C: Any, cta: int, k: int, t: int) -> None:
             I = instrs_of(S.instr_at, S.npc)[W.wait_pc]
             done = test(S, W, I, W.wait_mask, W.wait_state)
             answer(W, I, W.wait_mask, done)
-            if done == W.wait_mask and W.reason == R_LONG:
-                wake(S, W, when)
-                when += C.mbar_wake_next_cy
-            elif done == W.wait_mask:
-                polls = (t - W.park_since + C.mbar_poll_cy - 1) // C.mbar_poll_cy
-                wake(S, W, W.park_since + polls * C.mbar_poll_cy + I.latency)
+            if done == W.wait_mask:
+                record_waits(S, W, I, W.wait_pc, done, W.wait_state, t)
+                ready = when
+                if W.reason == R_LONG:
+                    when += C.mbar_wake_next_cy
+                else:
+                    polls = (t - W.park_since + C.mbar_poll_cy - 1) // C.mbar_poll_cy
+                    ready = W.park_since + polls * C.mbar_poll_cy + I.latency
+                wake(S, W, at(S, W, C_WAKE, W.wait_pc, t, ready, t + 1))
 
 
 @compiled
-def settle(S: Any, C: Any, cta: int, k: int, word: int, t: int) -> None:
-    """Store a word; when nothing is pending the phase completes, re-arms, and waiters wake."""
+def settle(S: Any, C: Any, W: Any, k: int, word: int, t: int) -> None:
+    """Store a word; when nothing is pending the phase completes, re-arms, and waiters of W's CTA wake."""
     if pending_of(word) == 0 and tx_of(word) == 0:
         expected = expected_of(word)
         word = make_word(expected, 0, expected, 1 - phase_of(word))
         st64(S.mbar_at + k * 8, word)
-        wake_waiters(S, C, cta, k, t)
+        cells_of(S.cell_at, S.smem_bytes >> 3)[k].phases += 1
+        record(S, W, E_PHASE, W.pc, (k << 3) - W.smem_base, phase_of(word), t)
+        wake_waiters(S, C, W.cta, k, t)
     else:
         st64(S.mbar_at + k * 8, word)
 
@@ -163,7 +185,7 @@ def complete_tx(S: Any, C: Any, W: Any, k: int, count: int, t: int) -> None:
     if tx < -M20:
         fault(S, W, F_MBAR_TX, 0, (k << 3) - W.smem_base, tx)
         return
-    settle(S, C, W.cta, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
+    settle(S, C, W, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
 
 
 @compiled
@@ -181,6 +203,9 @@ def mbar_init(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             return DEFAULT
         st64(S.mbar_at + k * 8, make_word(count, 0, count, 0))
         st8(S.live_at + k, 1)
+        beside = cells_of(S.cell_at, S.smem_bytes >> 3)[k]
+        beside.init_pc, beside.phases = W.pc, 0
+        record(S, W, E_INIT, W.pc, (k << 3) - W.smem_base, count, t)
     return DEFAULT
 
 
@@ -199,8 +224,11 @@ def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 @compiled
 def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order."""
-    drop, expect = (I.imm >> 32) & 1, (I.imm >> 34) & 1
+    """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order.
+
+    With .noComplete an arrival that completes the phase is undefined (9.7.13.15.13), here a fault.
+    """
+    drop, open_end, expect = (I.imm >> 32) & 1, (I.imm >> 33) & 1, (I.imm >> 34) & 1
     served = max(t + C.mbar_arrive_cy, S.sync_free) + C.mbar_serve_cy
     for lane in range(32):
         if not (m >> lane) & 1:
@@ -223,9 +251,15 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if I.flags & 8:
             st32(W.row_at + I.d * 128 + lane * 4, word & FULL)
             st32(W.row_at + I.d * 128 + 128 + lane * 4, (word >> 32) & FULL)
+        if open_end and count == pending and tx == 0:
+            fault(S, W, F_MBAR_NO_COMPLETE, lane, (k << 3) - W.smem_base, count)
+            return DEFAULT
         if drop:
             expected -= count
-        settle(S, C, W.cta, k, make_word(expected, tx, pending - count, phase_of(word)), served)
+        if expect:
+            record(S, W, E_EXPECT, W.pc, (k << 3) - W.smem_base, tx - tx_of(word), t)
+        record(S, W, E_DROP if drop else E_ARRIVE, W.pc, (k << 3) - W.smem_base, count, t)
+        settle(S, C, W, k, make_word(expected, tx, pending - count, phase_of(word)), served)
     S.sync_free = served
     S.hold = served - C.mbar_arrive_cy  # the port of all sub-partitions takes one arrival at a time
     return DEFAULT
@@ -245,7 +279,8 @@ def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
         if tx > M20 or tx < -M20:
             fault(S, W, F_MBAR_TX, lane, (k << 3) - W.smem_base, tx)
             return DEFAULT
-        settle(S, C, W.cta, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
+        record(S, W, E_EXPECT, W.pc, (k << 3) - W.smem_base, sign * get32(W, I.b, lane), t)
+        settle(S, C, W, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
     return DEFAULT
 
 
@@ -261,26 +296,42 @@ def mbar_complete_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return change_tx(S, C, W, I, t, m, -1)
 
 
+@njit(inline="always")
+def limit_of(C: Any, W: Any, I: Any, m: int) -> int:
+    """Cycles after which a try_wait gives up: its longest hint (nanoseconds), or the machine's own limit."""
+    if not (I.imm >> 33) & 1:
+        return C.try_wait_limit_cy
+    longest = 0
+    for lane in range(32):
+        if (m >> lane) & 1:
+            longest = max(longest, get32(W, I.c, lane))
+    return max(longest * C.clock_mhz // 1000, 1)
+
+
 @compiled
 def wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int, state: int) -> int:
     """test_wait answers at once; try_wait suspends until the phase completes or its time is over.
 
-    The result is written when the warp goes on (`resume`).  Reasons as on silicon: long_scoreboard for
-    a converged warp, sleeping for a diverged one with a time hint, branch_resolving for a diverged one
-    that polls.
+    The result is written when the warp goes on.  Reasons as on silicon: long_scoreboard for a converged warp,
+    sleeping for a diverged one with a time hint, branch_resolving for a diverged one that polls.
     """
     if m == 0:
         return DEFAULT
     done = test(S, W, I, m, state)
+    test_only = (I.imm >> 32) & 1
+    if S.chaos and not test_only and perturb(S, W, C_ANSWER, W.pc, t):
+        answer(W, I, m, 0)  # try_wait may return false at any time
+        return DEFAULT
     answer(W, I, m, done)
-    if done == m or (I.imm >> 32) & 1:
+    if done == m or test_only:
+        record_waits(S, W, I, W.pc, done, state, t)
         return DEFAULT
     reason = R_LONG
     if (m | W.exited) & FULL != FULL:
         reason = R_SLEEP if (I.imm >> 33) & 1 else R_BRANCH
     park(S, W, BLOCK_MBAR, reason, t)
     W.wait_pc, W.wait_mask, W.wait_state = W.pc, m, state
-    W.deadline = t + C.try_wait_limit_cy
+    W.deadline = t + limit_of(C, W, I, m)
     S.give_up = min(S.give_up, W.deadline)
     event(S, W.deadline)
     return PARK
@@ -311,4 +362,3 @@ def mbar_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 def mbar_wait_state(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.test_wait and .try_wait with a state."""
     return wait(S, C, W, I, t, m, 1)
-

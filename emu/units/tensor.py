@@ -21,6 +21,7 @@ from emu.state import (
     BLOCK_MMA_FENCE,
     BLOCK_MMA_QUEUE,
     BLOCK_MMA_WAIT,
+    FLY,
     GROUPS,
     LIVE,
     NEVER,
@@ -28,6 +29,7 @@ from emu.state import (
     WARP_SLOTS,
     WARPGROUPS,
 )
+from emu.units.chaos import C_MMA, C_OPEN, at
 from emu.units.common import (
     DEFAULT,
     F_DESCRIPTOR,
@@ -98,7 +100,7 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         S.mma_queued += 1
         wake_group(S, own, BLOCK_MMA_QUEUE, t + 1, NEVER)  # the entry is there for the other warps too
     if g.arrived[k] == 4:
-        g.ready[k] = t + C.mma_start_cy
+        g.ready[k] = at(S, W, C_MMA, W.pc, t, t + C.mma_start_cy, t + 1)
         event(S, g.ready[k])
     S.hold = t + max(C.mma_spacing_min, (columns(word) - C.mma_spacing_less) // C.mma_spacing_per)
     return DEFAULT
@@ -222,24 +224,28 @@ def complete(S: Any, C: Any, group: int, t: int) -> None:
     g.arrived[k] = 0
     g.done += 1
     S.mma_count += 1
-    wake_group(S, group, BLOCK_MMA_WAIT, t + C.mma_wake_cy, g.done)
+    if g.issued - g.done == RING - 1:
+        wake_group(S, group, BLOCK_MMA_QUEUE, t, NEVER)  # its own ring has room again
+    wake_group(S, group, BLOCK_MMA_WAIT, at(S, W, C_OPEN, W.pc, t, t + C.mma_wake_cy, t + 1), g.done)
 
 
 @compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """End, complete and start wgmma that are due; returns the next cycle of interest."""
     if S.mma_wg >= 0 and t >= S.mma_end:
-        k = S.fly_tail & 63
-        S.fly_time[k] = S.mma_busy_end + (C.mma_rs_latency_cy if S.mma_rs else C.mma_latency_cy)
+        k = S.fly_tail & (FLY - 1)
+        W = warps_of(S.warp_at, WARP_SLOTS)[4 * S.mma_wg]
+        end = S.mma_busy_end + (C.mma_rs_latency_cy if S.mma_rs else C.mma_latency_cy)
+        S.fly_time[k] = at(S, W, C_MMA, W.pc, t, end, S.mma_busy_end)
         S.fly_wg[k] = S.mma_wg
         S.fly_tail += 1
         S.mma_wg = -1
         S.mma_queued -= 1
         wake_longest(S, t)
-    while S.fly_head < S.fly_tail and S.fly_time[S.fly_head & 63] <= t:
-        complete(S, C, S.fly_wg[S.fly_head & 63], t)
+    while S.fly_head < S.fly_tail and S.fly_time[S.fly_head & (FLY - 1)] <= t:
+        complete(S, C, S.fly_wg[S.fly_head & (FLY - 1)], t)
         S.fly_head += 1
     look = S.mma_end if S.mma_wg >= 0 else start(S, C, t)
     if S.fly_head < S.fly_tail:
-        look = min(look, S.fly_time[S.fly_head & 63])
+        look = min(look, S.fly_time[S.fly_head & (FLY - 1)])
     return int(look)

@@ -28,6 +28,7 @@ from emu.state import (
     WARP_SLOTS,
 )
 from emu.units.boxes import decode, deliver, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
+from emu.units.chaos import C_COPY, C_OPEN, C_STORE, at
 from emu.units.common import (
     DEFAULT,
     F_SHARED_RANGE,
@@ -48,6 +49,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
 from isa.ops.atomic import OPERATIONS, TYPES
 
@@ -133,7 +135,7 @@ def enroll(S: Any, W: Any, j: Any, lane: int) -> None:
 
 
 @compiled
-def start_load(S: Any, C: Any, k: int, t: int) -> None:
+def start_load(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     """Queue a load at the copy engine."""
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
     j.state = LOAD
@@ -150,14 +152,15 @@ def start_load(S: Any, C: Any, k: int, t: int) -> None:
     S.tma_free = begin + service
     S.tma_bytes += j.bytes
     j.serve = S.tma_free >> 8
-    j.finish = j.serve + latency
+    j.finish = at(S, W, C_COPY, W.pc, t, j.serve + latency, t + 1)
+    record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
     j.read = j.finish
     S.tma_until = max(S.tma_until, j.finish)
     event(S, j.finish)
 
 
 @compiled
-def start_store(S: Any, C: Any, k: int, t: int) -> None:
+def start_store(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     """Queue a store at the copy engine."""
     j = jobs_of(S.job_at, JOBS)[k]
     j.state = STORE_READING
@@ -166,8 +169,8 @@ def start_store(S: Any, C: Any, k: int, t: int) -> None:
     S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
     S.store_bytes += j.bytes
     j.serve = S.store_free >> 8
-    j.read = j.serve + C.store_read_cy
-    j.finish = j.read + C.store_write_cy
+    j.read = at(S, W, C_STORE, W.pc, t, j.serve + C.store_read_cy, t + 1)
+    j.finish = at(S, W, C_STORE, W.pc, t, j.read + C.store_write_cy, j.read + 1)
     event(S, j.read)
 
 
@@ -188,7 +191,7 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         j.mbar = cell(S, W, lane, get32(W, I.c, lane), 1)
         if j.mbar < 0:
             return DEFAULT
-        start_load(S, C, k, t)
+        start_load(S, C, W, k, t)
     return DEFAULT
 
 
@@ -211,7 +214,7 @@ def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             if code < 0:
                 return DEFAULT
         jobs_of(S.job_at, JOBS)[k].code = code
-        start_store(S, C, k, t)
+        start_store(S, C, W, k, t)
     return DEFAULT
 
 
@@ -284,6 +287,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         if not ld8(S.live_at + j.mbar):
             fault(S, W, F_TMA_MBAR, j.lane, (j.mbar << 3) - W.smem_base, 0)
         else:
+            record(S, W, E_BYTES, j.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
             complete_tx(S, C, W, j.mbar, j.bytes, t)
         j.state = FREE
         S.jobs -= 1
@@ -298,7 +302,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.fault_pc = j.pc
     waits = W.state == LIVE and W.block == BLOCK_BULK_WAIT
     if waits and not pending(S, W, W.wait_mask, W.wait_aux & 0xFFFFFFFF, (W.wait_aux >> 32) & 1):
-        wake(S, W, t + C.bulk_wake_cy)
+        wake(S, W, at(S, W, C_OPEN, W.pc, t, t + C.bulk_wake_cy, t + 1))
 
 
 @compiled
@@ -323,4 +327,3 @@ def advance(S: Any, C: Any, t: int) -> int:
         finish(S, C, due, t)
         if S.fault:
             return NEVER
-

@@ -8,12 +8,19 @@ from isa.registry import Const, Emitter, Match, Value, instruction
 BARRIERS = 16  # per CTA (PTX ISA 9.7.13.1)
 WARP = 32
 
-_DOC = "barrier id, threads (0: all of the CTA)"
+ALIGNED = 1
+
+_DOC = "barrier id, threads (0: all of the CTA that have not exited); imm 1: aligned"
 BAR_SYNC = unit("BAR.SYNC", "uu->", "bar", "bar_sync", _DOC, "barrier", "collective")
 BAR_ARV = unit("BAR.ARV", "uu->", "bar_arrive", "bar_arrive", _DOC, "barrier", "collective")
 
 _TYPES = {"a": "u32", "b": "u32"}
 _ALIGNED = {".aligned": "a promise that the warp is converged; the machine checks it"}
+
+
+def _aligned(m: Match) -> int:
+    """`bar` is `barrier.aligned`; without it the lanes of a warp may come from different places."""
+    return ALIGNED if m.has(".aligned") or m.form.syntax.startswith("bar.") else 0
 
 
 def _operands(e: Emitter, m: Match) -> tuple[Value, Value]:
@@ -37,7 +44,7 @@ def _operands(e: Emitter, m: Match) -> tuple[Value, Value]:
 )
 def bar_sync(e: Emitter, m: Match) -> None:
     """Wait until `b` threads (all of the CTA by default) have reached barrier `a`."""
-    e(BAR_SYNC, None, *_operands(e, m))
+    e(BAR_SYNC, None, *_operands(e, m), imm=_aligned(m))
 
 
 @instruction(
@@ -53,4 +60,4 @@ def bar_arrive(e: Emitter, m: Match) -> None:
     a, b = _operands(e, m)
     if b == Const(0):
         raise e.error("an arrival needs a thread count other than 0", operand=m.operand("b"))
-    e(BAR_ARV, None, a, b)
+    e(BAR_ARV, None, a, b, imm=_aligned(m))

@@ -29,14 +29,14 @@ SYNCS_COMPLETE = unit(
     "SYNCS.COMPLETE", "uu->", "mbar_tx", "mbar_complete_tx", "address, bytes; imm: byte offset", "barrier"
 )
 SYNCS_TRYWAIT = unit(
-    "SYNCS.TRYWAIT", "uuu->p", "mbar_wait", "mbar_wait", "address, parity, hint; imm: barrier word", "barrier"
+    "SYNCS.TRYWAIT", "uuu->p", "mbar_wait", "mbar_wait", "address, parity, hint; imm: wait word", "barrier"
 )
 SYNCS_TRYWAIT_STATE = unit(
     "SYNCS.TRYWAIT.STATE",
     "uUu->p",
     "mbar_wait",
     "mbar_wait_state",
-    "address, state, hint; imm: barrier word",
+    "address, state, hint; imm: wait word",
     "barrier",
 )
 

@@ -7,23 +7,24 @@ order; each is accepted where `ptxas` accepts it and listed in `ignored` with th
 from __future__ import annotations
 
 from isa.micro import Micro, unit
-from isa.ops.address import offset_of
+from isa.ops.address import offset_of, shared_whole
 from isa.ops.move import MOV, PRMT
-from isa.registry import Const, Emitter, Match, ParamWord, Value, instruction
+from isa.program import PARAM_BASE
+from isa.registry import Address, Const, Emitter, Match, ParamWord, Value, instruction
 
 _DOC = "imm: memory word; the list: rows of the elements"
 LDG = unit("LDG", "U->L", "ldg", "ld_global", _DOC, "loads")
 LD = unit("LD", "U->L", "ldg", "ld_generic", _DOC, "loads")
 LDL = unit("LDL", "U->L", "local", "ld_local", _DOC, "loads")
-LDS = unit("LDS", "u->L", "lds", "ld_shared", "up to 4 bytes a lane", "loads")
-LDS_64 = unit("LDS.64", "u->L", "lds64", "ld_shared", "8 bytes a lane", "loads")
-LDS_128 = unit("LDS.128", "u->L", "lds128", "ld_shared", "16 bytes a lane", "loads")
+LDS = unit("LDS", "u->L", "lds", "ld_shared", "up to 4 bytes a lane; imm: memory word", "loads")
+LDS_64 = unit("LDS.64", "u->L", "lds64", "ld_shared", "8 bytes a lane; imm: memory word", "loads")
+LDS_128 = unit("LDS.128", "u->L", "lds128", "ld_shared", "16 bytes a lane; imm: memory word", "loads")
 STG = unit("STG", "UL->", "stg", "st_global", _DOC, "stores")
 ST = unit("ST", "UL->", "stg", "st_generic", _DOC, "stores")
 STL = unit("STL", "UL->", "local", "st_local", _DOC, "stores")
-STS = unit("STS", "uL->", "sts", "st_shared", "up to 4 bytes a lane", "stores")
-STS_64 = unit("STS.64", "uL->", "sts64", "st_shared", "8 bytes a lane", "stores")
-STS_128 = unit("STS.128", "uL->", "sts128", "st_shared", "16 bytes a lane", "stores")
+STS = unit("STS", "uL->", "sts", "st_shared", "up to 4 bytes a lane; imm: memory word", "stores")
+STS_64 = unit("STS.64", "uL->", "sts64", "st_shared", "8 bytes a lane; imm: memory word", "stores")
+STS_128 = unit("STS.128", "uL->", "sts128", "st_shared", "16 bytes a lane; imm: memory word", "stores")
 
 _LOADS = {"": LD, "global": LDG, "const": LDG, "local": LDL}
 _STORES = {"": ST, "global": STG, "local": STL}
@@ -81,12 +82,13 @@ def _destination(e: Emitter, m: Match) -> Value | list[Value | None]:
     return found
 
 
-def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
-    """d = memory at the address `a` of the match, by one operation or that for its width."""
+def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Address | None = None) -> None:
+    """d = memory at `at` or the address `a` of the match, by one operation or that for its width."""
     elements, size = _elements(e, m, _destination(e, m))
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
-    word = memory_word(offset_of(e, m.a), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
-    e(micro, rows(e, elements, size), m.a.base, imm=word)
+    at = at or m.a
+    word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
+    e(micro, rows(e, elements, size), at.base, imm=word)
 
 
 def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
@@ -180,13 +182,21 @@ def ld_local(e: Emitter, m: Match) -> None:
 def ld_param(e: Emitter, m: Match) -> None:
     """d = a kernel parameter (PTX ISA 9.7.9.8): copies of words that are there from launch on.
 
-    Bytes and half words are cut out of the 32-bit word that holds them.
+    Bytes and half words are cut out of the 32-bit word that holds them.  An address in a register is a
+    load from the window of the parameters, in which it wraps at 32 bits.
     """
+    if isinstance(m.a, Address):
+        base = e.tmp("d")
+        e(MOV, e.lo(base), shared_whole(e, m.a))
+        e(MOV, e.hi(base), Const(PARAM_BASE >> 32))
+        return load(e, m, LD, Address(base, 0))
     elements, size = _elements(e, m, _destination(e, m))
     for i, d in enumerate(elements):
         offset = m.a.offset + i * size
         if offset % size:
             raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
+        if not 0 <= offset <= e.param_bytes - size:
+            raise e.error(f"bytes {offset} to {offset + size - 1} are outside the {e.param_bytes} bytes of parameters")
         if size < 4:
             selector = _extract(offset % 4, size, m["TYPE"].startswith("s"))
             e(PRMT, d, ParamWord(offset & ~3), Const(0), Const(selector))

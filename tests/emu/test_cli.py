@@ -512,6 +512,24 @@ def test_a_reader_that_leaves_is_no_error():
     assert got.code == 141 and not got.err
 
 
+def test_machines_are_listed_in_ascii():
+    got = shell("warpsmith machine list", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert got.code == 0 and got.out.isascii() and "h200" in got.out
+
+
+def test_outputs_that_cannot_be_written_are_noticed_before_the_run(warpsmith, kernel, tmp_path):
+    """And a file that can be is not left behind empty."""
+    for option in ("--save", "--json"):
+        got = warpsmith("run", kernel, "--grid", "1", option, str(tmp_path / "nowhere" / "x"))
+        assert got.code == 2 and got.err == f"{tmp_path / 'nowhere' / 'x'}: No such file or directory\n"
+        assert warpsmith("run", kernel, option, str(tmp_path / "x")).code == 2 and not (tmp_path / "x").exists()
+
+
+def test_explain_a_machine(warpsmith):
+    got = warpsmith("explain", "h200")
+    assert got.code == 0 and got.out.startswith("machine h200: NVIDIA H200") and "machine show h200" in got.out
+
+
 def test_tables_in_ascii():
     code = "from emu import cli; cli.execute = lambda: print('\u2500 \u00e9'); cli.main()"
     got = shell(f'"{sys.executable}" -c "{code}"', PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")

@@ -49,8 +49,8 @@ def test_program_of_a_small_kernel():
     assert [a.name for a in program.args] == ["x", "y", "a", "n"] and program.param_bytes == 24
     assert program.micro_names[-1] == "EXIT"
     assert "MOV" not in program.micro_names  # parameters are read where they are used
-    branch = program.instrs[program.micro_names.index("BRA")]
-    assert branch["target"] == branch["reconv"] == len(program.instrs) - 1
+    first = program.instrs[program.micro_names.index("EXIT")]  # ptxas: @P0 EXIT
+    assert first["guard"] and first["target"] == -1
     assert program.lines[0].line == 12 and not program.warnings
 
 
@@ -66,6 +66,39 @@ def test_listing_names_every_operation():
     assert all(name in lines for name in program.micro_names)
     assert "c[0x10]" in lines and "@P0" in lines
     assert sum(counts(program).values()) == len(program.instrs)
+
+
+def test_immediates_are_listed_in_words():
+    """Offsets, elements, flags, shapes, special registers and modes as their micro-operations describe them."""
+    wanted = {
+        "ld.shared.s8 %r1, [s + 3];": "0x403, s8",
+        "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d1 + -16];": "-0x10 b32 x4",
+        "mov.u32 %r1, %ctaid.y;": "%ctaid.y",
+        "shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1;": ", bfly",
+        "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r1, %r2}, [%r3 + 32];": "+0x20 x2 trans",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [%r1 + 8], 64;": "+0x8 expect_tx",
+        "mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0, 100;": ", hint",
+        "tma.load.3d [%r1], [%d1, {%r2, %r3, %r4}], [%r5];": ", 3d",
+        "cp.async.bulk.wait_group.read 2;": "2 read",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0..%f3}, %d1, %d2, 1, 1, -1, 0, 1;": "n8 bf16, negate B, transpose B",
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2 {%f0..%f3}, %d1, %d2, 1, 1, 1;": "n8 e4m3 e5m2",
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0..%f3}, {%r0..%r3}, {%r4, %r5}, {%f0..%f3};": "k16 bf16",
+        "cp.async.cg.shared.global [%r1 + 16], [%d1 + -8], 16;": "-0x8 -> +0x10, 16 bytes",
+        "red.global.add.v2.f32 [%d1 + 4], {%f1, %f2};": "+0x4 add f32 x2",
+    }
+    registers = ".reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<8>; .shared .b8 s[64];"
+    for text, words in wanted.items():
+        program = assemble(text=f".version 8.6 .target sm_90a .address_size 64 .entry k() {{ {registers} {text} st.global.u32 [%d7], %r1; }}").program()
+        assert words in listing(program), (text, listing(program))
+    # those of a scheduler's or a table's own kind stay numbers
+    assert "0xc0" in listing(assemble(text=SAXPY.replace("mov.u32 %r4, %tid.x;", "mov.u32 %r4, %tid.x; lop3.b32 %r4, %r4, %r3, %r2, 0xc0;")).program())
+
+
+def test_a_register_that_is_always_set_to_one_constant_is_that_constant():
+    """As when the address of a parameter is taken and converted in one register."""
+    text = """.version 8.6 .target sm_90a .address_size 64 .entry k(.param .u32 n, .param .align 64 .b8 map[128])
+    { .reg .b64 %d<3>; .reg .b32 %r<3>; mov.b64 %d1, map; cvta.param.u64 %d1, %d1; prefetch.tensormap [%d1]; ret; }"""
+    assert assemble(text=text).program().micro_names == ["UTMAPF", "EXIT"]
 
 
 def test_kernels_by_name():

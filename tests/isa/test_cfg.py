@@ -75,3 +75,9 @@ def test_guarded_exit_ends_a_block_and_falls_through():
     g = graph([op("EXIT", guard=P), op("NOP"), op("EXIT")], {})
     assert g.successors == [[1], []] and g.exits == [True, True]
     assert reconvergence(g)[0] == 1  # the lanes that stay meet behind it
+
+
+def test_a_loop_that_only_ends_by_a_guarded_exit_does_not_hide_where_others_meet():
+    ops = [op("BRA", "else", P), op("NOP"), op("NOP"), op("EXIT", guard=P), op("NOP"), op("BRA", "loop")]
+    g = graph(ops, {"else": 2, "loop": 2})
+    assert g.starts == [0, 1, 2, 4, 6] and reconvergence(g)[0] == 2

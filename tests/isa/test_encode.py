@@ -201,6 +201,7 @@ def test_fields():
         op("NANOSLEEP", [], [Half(d, 1)]),
         op("BRA", label="L0", guard=p),
         op("NANOSLEEP", [], [Const(9)]),
+        op("NOP"),
         op("EXIT"),
     ]
     program, _ = build(ops, {"L0": 6}, 13)
@@ -214,7 +215,7 @@ def test_fields():
     assert set(np.flatnonzero(program.const_param >= 0)) and program.const_param.max() == 8
     assert [a.offset for a in program.args] == [0, 8] and program.param_bytes == 12
     assert program.micro_names[2] == "IMAD.WIDE.U32" and program.roles == ["main"]
-    assert list(program.instrs["block"]) == [0, 0, 0, 0, 0, 1, 2]
+    assert list(program.instrs["block"]) == [0, 0, 0, 0, 0, 1, 2, 2]
 
 
 def test_pairs_of_constants_share_rows_with_words():

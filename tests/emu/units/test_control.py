@@ -251,7 +251,7 @@ def test_elect_as_recorded(ptx: Any) -> None:
 )  # fmt: skip
 def test_collectives_with_missing_lanes_are_faults(ptx: Any, text: str) -> None:
     """Silicon hangs or is undefined; here the instruction is named."""
-    body = f"{OUT} setp.lt.u32 %p1, %r0, 7; @%p1 bra DONE; {text} DONE:"
+    body = f"{OUT} setp.lt.u32 %p1, %r0, 7; @%p1 bra DONE; {text} DONE: st.global.u32 [%out], %r0;"
     result = ptx.run(body, "u64 out", [np.zeros(32, np.uint32)])
     assert [f.rule for f in result.findings] == ["WL103"]
     assert text in result.findings[0].message

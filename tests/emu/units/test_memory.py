@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emu
+
 LANES = np.arange(32)
 TYPES = {"u8": 1, "s8": 1, "u16": 2, "s16": 2, "b32": 4, "f32": 4, "b64": 8}
 FORMS = [(kind, count) for kind in TYPES for count in (1, 2, 4) if TYPES[kind] * count <= 16]
@@ -268,3 +270,13 @@ def test_global_variables_keep_their_initial_values(ptx: Any) -> None:
     body = "mov.u64 %d1, table; ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1]; st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4};"
     ptx.run(body, "u64 out", [out], outside=".global .align 16 .u32 table[4] = {3, 1, 4, 1};")
     assert out.tolist() == [3, 1, 4, 1]
+
+
+def test_parameters_are_read_at_computed_addresses(ptx: Any) -> None:
+    """A struct by value whose element is chosen at run time, its address kept in 32 bits as compilers do."""
+    text = """.version 8.6 .target sm_90a .address_size 64 .entry k(.param .u64 out, .param .align 4 .b8 table[128])
+    { .reg .b32 %r<4>; .reg .b64 %d<3>; ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 2;
+      mov.b32 %r2, table; sub.s32 %r2, %r2, %r1; ld.param.s32 %r3, [%r2 + 124]; cvt.u64.u32 %d2, %r1; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r3; }"""
+    out, table = np.zeros(32, np.int32), np.arange(32, dtype=np.int32) - 7
+    result = emu.launch(emu.load(text=text), block=32, args=[out, table.tobytes()])
+    assert not result.findings and np.array_equal(out, table[::-1])

@@ -3,6 +3,7 @@
 import pytest
 
 from isa.ops.memory import memory_word
+from isa.program import PARAM_BASE
 from isa.registry import Const, Half, ParamWord
 
 V4 = "{%r5,%r6,%r7,%r8}"
@@ -168,6 +169,15 @@ def test_word_fields(offset):
 def test_far_offset_is_refused(instructions):
     with pytest.raises(Exception, match="does not fit"):
         instructions.lower("ld.global.u32 %r5, [%rd1+2147483648];")
+
+
+def test_parameters_at_addresses_in_registers(instructions):
+    """Loads from the window of the parameters, whatever the upper half of the register holds."""
+    for text, before in (("ld.param.u32 %r1, [%r2+4];", ["IADD3"]), ("ld.param.v2.f32 {%f1, %f2}, [%rd5];", [])):
+        instructions.accept([text])
+        *_, high, load = ops = instructions.lower(text)
+        assert [op.micro.name for op in ops] == [*before, "MOV", "MOV", "LD"] and load.imm & 0xFFFFFFFF == 0
+        assert high.sources == (Const(PARAM_BASE >> 32),)
 
 
 QUAD = ".reg .b128 %q<4>;"

@@ -1,28 +1,17 @@
-"""Faults and deadlocks in words: where, which lane, which barrier, what is missing, what to do."""
+"""Faults and rules in words: where, which lane, what is wrong, what to do."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from emu.explain.log import events, rounds
+from emu.explain.places import barrier_name, place
+from emu.explain.things import who
 from emu.memory_map import MemoryMap
-from emu.result import Deadlock, Finding, StuckWarp
+from emu.result import Finding
 from emu.sm import StreamingMultiprocessor
-from emu.state import (
-    BLOCK_BAR,
-    BLOCK_BULK_QUEUE,
-    BLOCK_BULK_WAIT,
-    BLOCK_COPY_QUEUE,
-    BLOCK_MBAR,
-    BLOCK_MMA_FENCE,
-    BLOCK_MMA_QUEUE,
-    BLOCK_MMA_WAIT,
-    BLOCK_REGISTERS,
-    LIVE,
-    WARP_SLOTS,
-)
+from emu.state import WARP_SLOTS
 from emu.units import common
-from emu.units.mbarrier import expected_of, pending_of, phase_of, tx_of
 
 # Fault kind -> (rule, message, remedy); `address`, `aux`, `where` are filled in.
 TEMPLATES = {
@@ -54,7 +43,7 @@ TEMPLATES = {
     common.F_DIVERGED: (
         "WL103",
         "a collective instruction is executed by lanes {aux:#x} only",
-        "let all lanes of its mask reach it together",
+        "let all lanes of its mask reach it together (barrier.sync without .aligned counts them from different places)",
     ),
     common.F_MBAR_INVALID: (
         "MB101",
@@ -65,13 +54,18 @@ TEMPLATES = {
     common.F_MBAR_COUNT: ("MB105", "mbarrier.init with a count of {aux}", "counts are 1 to 1048575"),
     common.F_MBAR_ARRIVALS: (
         "MB106",
-        "{aux} arrivals on the mbarrier at {address:#x} are more than its phase still expects (silicon traps)",
+        "{aux} arrivals on the mbarrier at {address:#x}{name} are more than its phase still expects (silicon traps)",
         "the init count must equal the arrivals of a phase",
     ),
     common.F_MBAR_TX: (
         "MB107",
-        "the mbarrier at {address:#x} would have a tx-count of {aux}, outside +-(2^20-1) (silicon traps)",
+        "the mbarrier at {address:#x}{name} would have a tx-count of {aux}, outside +-(2^20-1) (silicon traps)",
         "expect_tx exactly the bytes that copies bring in this phase",
+    ),
+    common.F_MBAR_NO_COMPLETE: (
+        "MB108",
+        "arrive.noComplete with {aux} arrivals completes the phase of the mbarrier at {address:#x}{name} (undefined)",
+        "arrive without .noComplete where the arrival may be the last one",
     ),
     common.F_BAR_ID: ("BA101", "barrier {address} does not exist", "a CTA has barriers 0 to 15"),
     common.F_BAR_COUNT: (
@@ -110,7 +104,7 @@ TEMPLATES = {
     ),
 }
 # The parts that are filled in, in the words of `warpsmith explain`.
-WORDS = {"{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>"}
+WORDS = {"{name}": "", "{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>"}
 
 
 def in_words(message: str) -> str:
@@ -145,6 +139,66 @@ NOTES = {
         "no warp can issue and no copy or wgmma is in flight; the report says what each warp waits for (exit code 3)",
         "find the missing arrival, bytes or warp that it names",
     ),
+    "livelock": (
+        "result",
+        "all warps repeat themselves: they poll what nobody can change any more (exit code 3)",
+        "find the missing arrival or store that the report names",
+    ),
+    "MB201": (
+        "deadlock",
+        "warps wait for each other in a circle; each would deliver what the next one waits for",
+        "one of the waits must be able to pass first: look at counts, parities and the order of waits and arrivals",
+    ),
+    "MB204": (
+        "deadlock",
+        "a phase of an mbarrier needs arrivals that no warp will make",
+        "the count of mbarrier.init must equal the arrivals of a phase",
+    ),
+    "MB205": (
+        "deadlock",
+        "the phase that a warp waits for ended long ago: the barrier is two or more phases ahead, with the same parity",
+        "nobody may complete the next phase before every waiter has seen this one",
+    ),
+    "MB207": (
+        "deadlock",
+        "a warp asks for the same parity twice in a row",
+        "flip the phase bit after each wait (in a ring: whenever the slot wraps)",
+    ),
+    "TX101": (
+        "deadlock",
+        "a phase of an mbarrier expects bytes that no copy brings",
+        "expect_tx must be the sum of the full boxes of the phase's copies",
+    ),
+    "TX102": (
+        "deadlock",
+        "copies brought more bytes to an mbarrier than the phase expects",
+        "expect_tx must be the sum of the full boxes of the phase's copies",
+    ),
+    "NB101": (
+        "deadlock",
+        "a named barrier waits for threads that do not come",
+        "the count is that of all threads that sync or arrive, in whole warps",
+    ),
+    "NB102": (
+        "deadlock",
+        "a warp came to a named barrier twice in one generation, which another warp's arrival was to complete",
+        "each warp arrives or syncs once for every opening of the barrier",
+    ),
+    "RG101": (
+        "deadlock",
+        "setmaxnreg.inc waits for registers that no warp gives back",
+        "after all dec and inc, registers x warps must fit what the CTA had at launch",
+    ),
+    "WG105": (
+        "deadlock",
+        "a warpgroup's wgmma waits for a warp of the warpgroup that does not come",
+        "all four warps execute the same wgmma instructions",
+    ),
+    "CHAOS": (
+        "error",
+        "results differ under another timing that PTX allows (`run --chaos`)",
+        "something is read before it is known to be there; the report names the perturbation that shows it",
+    ),
     "occupancy": (
         "result",
         "CTAs that reside on an SM together, limited by warps, threads, registers, shared memory and CTA slots",
@@ -166,14 +220,12 @@ def note(word: str) -> str:
     return f"{kind} {word}: {meaning}{f'; {remedy}' if remedy else ''}\n"
 
 
-def place(sm: StreamingMultiprocessor, pc: int) -> tuple[str, str, str]:
-    """(file:line:col, role, source text) of an instruction."""
-    program = sm.program
-    pc = min(max(pc, 0), len(program.lines) - 1)
-    pos = program.lines[pc]
-    text = program.source.get(pos.file, [])
-    line = text[pos.line - 1].strip() if 0 < pos.line <= len(text) else program.micro_names[pc]
-    return str(pos), program.roles[program.role_of[pc]], line
+def _barrier(sm: StreamingMultiprocessor, address: int) -> str:
+    """The mbarrier of a fault by name, and what has come to it in this phase."""
+    cta = sm.ctas[int(sm.sm[0]["fault_warp"]) // WARP_SLOTS]
+    given = rounds(events(sm), int(cta["id"]), address).given[-1]
+    came = ", ".join(dict.fromkeys(who(sm, e) for e in given if e.kind in ("arrive", "drop")))
+    return barrier_name(sm, cta, address) + (f"; in this phase: {came}" if came else "")
 
 
 def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
@@ -181,82 +233,11 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     S = sm.sm[0]
     rule, message, remedy = TEMPLATES[int(S["fault"])]
     address = int(S["fault_address"])
-    message = message.format(address=address, aux=int(S["fault_aux"]), where=memory.describe(address))
+    name = f" ({_barrier(sm, address)})" if "{name}" in message else ""
+    message = message.format(address=address, aux=int(S["fault_aux"]), where=memory.describe(address), name=name)
     location, _, text = place(sm, int(S["fault_pc"]))
     warp, lane = int(S["fault_warp"]) % WARP_SLOTS, int(S["fault_lane"])
     cta = int(sm.ctas[int(S["fault_warp"]) // WARP_SLOTS]["id"])
     help_text = f"; {remedy}" if remedy else ""
     full = f"{message} (CTA {cta}, warp {warp}, lane {lane}, cycle {int(S['now']):,}: `{text}`){help_text}"
     return Finding(rule=rule, severity="fault", location=location, message=full)
-
-
-def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
-    """What every warp waits for when nothing can move any more."""
-    stuck = []
-    for k in range(WARP_SLOTS):
-        W = sm.warps[k]
-        if W["state"] != LIVE:
-            continue
-        parked = W["block"] in (BLOCK_MBAR,)
-        pc = int(W["wait_pc"]) if parked else max(int(W["pc"]) - (0 if _retries(W) else 1), 0)
-        location, role, text = place(sm, pc)
-        stuck.append(
-            StuckWarp(
-                cta=int(sm.ctas[int(W["cta"])]["id"]),
-                warp=int(W["index"]),
-                role=role,
-                location=location,
-                instruction=text,
-                waits_for=waits_for(sm, W),
-            )
-        )
-    cycle = int(sm.sm[0]["now"])
-    text = f"no warp can issue and no copy or wgmma is in flight: {len(stuck)} warps wait for each other"
-    return Deadlock(cycle=cycle, message=text, warps=stuck)
-
-
-def _retries(W: Any) -> bool:
-    return int(W["block"]) in (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS)
-
-
-def waits_for(sm: StreamingMultiprocessor, W: Any) -> str:
-    """What a parked warp needs, with the state of the thing that it waits on."""
-    block = int(W["block"])
-    if block == BLOCK_MBAR:
-        return _mbarrier(sm, W)
-    if block == BLOCK_BAR:
-        cta, slot = sm.ctas[int(W["cta"])], int(W["wait_slot"])
-        have, need = int(cta["bar_arrived"][slot]), int(cta["bar_expected"][slot])
-        return f"barrier {slot}: {have} of {need} threads have arrived, {need - have} are missing"
-    if block == BLOCK_MMA_FENCE:
-        count = int(sm.groups[int(W["slot"]) // 4]["fence_count"])
-        return f"wgmma.fence: {count} of the warpgroup's 4 warps are here"
-    if block in (BLOCK_MMA_WAIT, BLOCK_MMA_QUEUE):
-        group = sm.groups[int(W["slot"]) // 4]
-        k = int(group["started"]) % len(group["arrived"])
-        return f"wgmma: the next one has been issued by {int(group['arrived'][k])} of the warpgroup's 4 warps"
-    if block == BLOCK_REGISTERS:
-        pool, need = int(sm.ctas[int(W["cta"])]["pool"]), int(W["wait_aux"])
-        return f"setmaxnreg.inc: needs {need} registers, the CTA's pool has {pool}"
-    if block == BLOCK_BULK_WAIT:
-        return "bulk groups that never complete"
-    return "its own instruction stream"
-
-
-def _mbarrier(sm: StreamingMultiprocessor, W: Any) -> str:
-    cell = int(W["wait_slot"])
-    word = int(sm.mbars[cell])
-    offset = cell * 8 - int(W["smem_base"])
-    pending, tx = pending_of.py_func(word), tx_of.py_func(word)
-    symbols = [(at, name) for name, at in sm.program.shared_symbols.items() if at <= offset]
-    name = ""
-    if symbols:
-        at, symbol = max(symbols)
-        name = f" ({symbol}{f' + {offset - at}' if offset > at else ''})"
-    missing = [f"{pending} of {expected_of.py_func(word)} arrivals"] if pending else []
-    if tx:
-        missing.append(f"{tx} bytes" if tx > 0 else f"an expect_tx for {-tx} bytes more: copies brought more than was announced")
-    return (
-        f"mbarrier at {offset:#x}{name}: waits for the phase of parity {int(W['wait_aux'])}, "
-        f"current parity {phase_of.py_func(word)}, pending: {' and '.join(missing) or 'nothing'}"
-    )

@@ -1,0 +1,96 @@
+"""What stuck warps would do next: continuations of a deadlocked SM in which one party need not wait.
+
+Who could still deliver what a barrier lacks is a question about the future.  The program itself answers it: on a
+copy of the state, let a party's waits pass one after the other, and note what it gives on its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.explain.log import Event, events
+from emu.explain.parties import Party
+from emu.state import BLOCK_MBAR, BLOCK_NONE, BLOCK_REGISTERS, DEADLOCK, LIVE, NEVER
+
+if TYPE_CHECKING:
+    from emu.sm import StreamingMultiprocessor
+
+STATE = (
+    "sm", "warps", "ctas", "groups", "jobs", "tmaps", "ready", "next", "order", "free", "warp_stalls", "_hot", "_cold",
+    "shared", "mbars", "live", "versions", "windows", "predicates", "times", "touched", "local", "cells", "events", "copies",
+)  # fmt: skip
+WAITS = 24  # that are let pass
+HORIZON = 20_000  # cycles of each step
+MOST_BYTES = 1 << 28  # of global memory that is copied; more is made read-only instead
+
+
+@dataclass(frozen=True)
+class Gift:
+    """Something that a party gives after `waits` further waits: an arrival, a copy, registers, ..."""
+
+    event: Event
+    waits: int
+
+
+def gifts(sm: StreamingMultiprocessor, parties: list[Party]) -> list[list[Gift]]:
+    """For each party what it would give, in order.  The SM and global memory are as before."""
+    saved = {name: getattr(sm, name).copy() for name in STATE}
+    memory = sm.memory.writable()
+    copies = [view.copy() for view in memory] if sum(view.nbytes for view in memory) <= MOST_BYTES else []
+    writable = sm.segments["writable"].copy()
+    if not copies:
+        sm.segments["writable"] = 0
+    found = []
+    try:
+        for party in parties:
+            found.append(_continue(sm, party) if not party.spins else [])
+            for name, array in saved.items():
+                getattr(sm, name)[...] = array
+            for view, copy in zip(memory, copies, strict=False):
+                view[...] = copy
+    finally:
+        sm.segments["writable"] = writable
+    return found
+
+
+def _continue(sm: StreamingMultiprocessor, party: Party) -> list[Gift]:
+    S, found = sm.sm[0], []
+    cta = int(sm.ctas[party.thing.cta]["id"])
+    S["chaos"], seen = 0, int(S["events"])
+    for waits in range(WAITS):
+        if not _let_pass(sm, party):
+            break
+        now = int(S["now"])
+        S["next_event"], S["give_up"] = now, now
+        status = sm.advance(now + HORIZON)
+        for e in events(sm, seen):
+            if e.cta == cta and e.warp in party.warps:
+                found.append(Gift(e, waits))
+        seen = int(S["events"])
+        if status != DEADLOCK:
+            break
+    return found
+
+
+def _let_pass(sm: StreamingMultiprocessor, party: Party) -> bool:
+    """Wake a party's parked warps as if what they wait for had come; False when none is parked."""
+    S, any_parked = sm.sm[0], False
+    for k in party.slots:
+        W: Any = sm.warps[k]
+        if W["state"] != LIVE or sm.ready[k] != NEVER:
+            continue
+        any_parked = True
+        if W["block"] == BLOCK_MBAR:
+            answer = int(sm.linked.instrs[int(W["wait_pc"])]["pd"])
+            if answer:
+                sm.predicates[k * sm.program.predicates + answer] |= np.uint32(int(W["wait_mask"]))
+        elif W["block"] == BLOCK_REGISTERS:
+            sm.ctas[int(W["cta"])]["pool"] += int(W["wait_aux"])
+        W["block"] = BLOCK_NONE
+        sm.ready[k] = max(int(S["now"]), int(W["dep_ready"]))
+        for soonest in (S["sub_next"], S["sub_others"]):
+            soonest[int(W["sub"])] = min(int(soonest[int(W["sub"])]), int(sm.ready[k]))
+    return any_parked

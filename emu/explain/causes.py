@@ -1,0 +1,285 @@
+"""What is probably wrong: rules over the state, the log and the continuations of a deadlock."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.explain.ahead import Gift
+from emu.explain.log import Event, rounds, whole
+from emu.explain.parties import Party, Thing
+from emu.explain.places import short, warps_text
+from emu.explain.things import generations, gives, name_of, who
+from emu.result import BarrierState, Cause, Source
+from emu.state import LIVE
+
+if TYPE_CHECKING:
+    from emu.sm import StreamingMultiprocessor
+
+
+@dataclass
+class Case:
+    """All that is known about a deadlock."""
+
+    sm: StreamingMultiprocessor
+    log: list[Event]
+    parties: list[Party]
+    gifts: list[list[Gift]]
+    states: dict[Thing, BarrierState]
+
+    def sources(self, thing: Thing) -> list[tuple[Party, Gift]]:
+        """Who would still give a thing what it lacks now, each party's next gift first."""
+        state, found = self.states[thing], []
+        for party, gifts in zip(self.parties, self.gifts, strict=True):
+            own = [g for g in gifts if gives(g.event, thing, state.cta)] if party.thing.cta == thing.cta else []
+            wanted = self._wanted(thing, own)
+            if wanted:
+                found.append((party, wanted))
+        return found
+
+    def _wanted(self, thing: Thing, own: list[Gift]) -> Gift | None:
+        """The first gift that helps: of what is lacking, by a warp that has not given all that is its part of a phase."""
+        state = self.states[thing]
+        if thing.kind == "mbarrier" and not state.pending:
+            lacking, other = ("copy", "expect") if state.bytes > 0 else ("expect", "copy")
+            first = next((g for g in own if g.event.kind in (lacking, other)), None)
+            return first if first and first.event.kind == lacking else None
+        if thing.kind == "mbarrier":
+            own = [g for g in own if g.event.kind in ("arrive", "drop")]
+        came = Counter(e.warp for e in self.given(thing) if e.kind not in ("expect", "bytes"))
+        part = self.before(thing)
+        return next((g for g in own if not came[g.event.warp] or came[g.event.warp] < part[g.event.warp]), None)
+
+    def before(self, thing: Thing) -> Counter[int]:
+        """How often each warp gave the phase of an mbarrier before the one that is not over."""
+        given = rounds(self.log, self.states[thing].cta, thing.number).given if thing.kind == "mbarrier" else []
+        return Counter(e.warp for e in given[-2] if e.kind not in ("expect", "bytes")) if len(given) > 1 else Counter()
+
+    def given(self, thing: Thing) -> list[Event]:
+        """What has come in the phase, or generation, that is not over."""
+        cta = self.states[thing].cta
+        if thing.kind == "mbarrier":
+            return rounds(self.log, cta, thing.number).given[-1]
+        return generations(self.log, cta, thing.number)[-1] if thing.kind == "barrier" else []
+
+    def again(self, thing: Thing) -> list[Gift]:
+        """Gifts of warps that have already given this phase's: they would be the next phase's."""
+        return [g for gifts in self.gifts for g in gifts if gives(g.event, thing, self.states[thing].cta)]
+
+
+def describe_sources(case: Case, thing: Thing) -> list[Source]:
+    """`Case.sources` for the report."""
+    verbs = {
+        "copy": "a copy",
+        "expect": "expect_tx",
+        "registers": "registers",
+        "sync": "bar.sync",
+        "drop": "arrive_drop",
+    }
+    found = []
+    for party, gift in case.sources(thing):
+        what = verbs.get(gift.event.kind, "an arrival")
+        place = short(case.sm, gift.event.pc)
+        blocked = name_of(case.sm, party.thing)
+        found.append(Source(who=party.name, what=what, location=place, waits=gift.waits, waits_for=blocked))
+    return found
+
+
+def causes(case: Case) -> list[Cause]:
+    """Specific causes first, then circles of waits."""
+    found: list[Cause] = []
+    for party in case.parties:
+        for rule in (_same_parity, _lapped):
+            found += rule(case, party)
+    for thing in dict.fromkeys(p.thing for p in case.parties):
+        found += _lacking(case, thing)
+    found += circles(case)
+    return list({(c.rule, c.message): c for c in found}.values())
+
+
+def _same_parity(case: Case, party: Party) -> Iterator[Cause]:
+    """MB207: the wait before, of the same warp on the same barrier, asked for the same parity."""
+    if party.thing.kind != "mbarrier":
+        return
+    state = case.states[party.thing]
+    waited = [e for e in rounds(case.log, state.cta, party.thing.number).waited if e.warp == party.warps[0]]
+    if waited and waited[-1].amount == party.asked:
+        before = f"at {short(case.sm, waited[-1].pc)} at cycle {waited[-1].cycle:,}"
+        if waited[-1].pc == party.pc:
+            before = f"there at cycle {waited[-1].cycle:,}"
+        text = (
+            f"{party.name} asks {state.name} for parity {party.asked} at {short(case.sm, party.pc)}, which it did {before}"
+            " and passed: its phase bit was not flipped, or the place in the ring is not the one that is meant"
+        )
+        yield Cause(rule="MB207", message=text)
+
+
+def _lapped(case: Case, party: Party) -> Iterator[Cause]:
+    """MB205: the phase that is meant is over, and another one of the same parity too."""
+    if party.thing.kind != "mbarrier" or not whole(case.sm):
+        return
+    state = case.states[party.thing]
+    passed = [e for e in rounds(case.log, state.cta, party.thing.number).waited if e.warp == party.warps[0]]
+    asked = [e.amount for e in passed] + [party.asked]
+    if any(a == b for a, b in itertools.pairwise(asked)):
+        return
+    behind = (state.phase or 0) - (len(passed) - asked[0])
+    if behind >= 2:
+        text = (
+            f"{party.name} waits at {short(case.sm, party.pc)} for phase {len(passed) - asked[0]} of {state.name}, which is over: "
+            f"{state.phase} phases are, and the parity is the same again. Its phases complete without waiting for this party"
+        )
+        yield Cause(rule="MB205", message=text)
+
+
+def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
+    """MB204, TX101, TX102, NB101, NB102, RG101, WG105: nobody gives what is lacking."""
+    state = case.states[thing]
+    if thing.kind == "barrier":
+        yield from _named(case, thing)
+    if case.sources(thing):
+        return
+    if thing.kind == "mbarrier" and state.address is not None:
+        yield from _mbarrier(case, thing, state)
+    elif thing.kind == "registers":
+        held = "; ".join(state.given)
+        text = f"setmaxnreg.inc gets no registers: none of the warps that are left gives any back. {held}"
+        yield Cause(rule="RG101", message=text + _gone(case, state.cta))
+    elif thing.kind == "warpgroup":
+        here = {w for p in case.parties if p.thing == thing for w in p.warps}
+        missing = [w for w in range(4 * thing.number, 4 * thing.number + 4) if w not in here]
+        if not missing:
+            return
+        text = (
+            f"warpgroup {thing.number} is not complete: {warps_text(missing)} of it {_fate(case, state.cta, missing)}"
+        )
+        yield Cause(rule="WG105", message=text)
+
+
+def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
+    given = rounds(case.log, state.cta, thing.number).given
+    if state.pending:
+        came = state.expected - state.pending
+        init = short(case.sm, _init_pc(case, thing))
+        text = f"{state.name} expects {state.expected} arrival{'s' if state.expected > 1 else ''} a phase ({init}), and in phase {state.phase} "
+        text += f"only {came} came" if came else "none came"
+        again = [g.event for g in case.again(thing) if g.event.kind in ("arrive", "drop")]
+        if came and again:
+            text += "; nobody else arrives: the next arrival would be another one of "
+            text += ", ".join(dict.fromkeys(who(case.sm, e) for e in again[:3]))
+        else:
+            text += "; no warp that is left arrives on it"
+        yield Cause(rule="MB204", message=text + ("" if again else _gone(case, state.cta)))
+    elif state.bytes:
+        announced = sum(e.amount for e in given[-1] if e.kind == "expect")
+        came = sum(e.amount for e in given[-1] if e.kind == "bytes")
+        text = f"phase {state.phase} of {state.name} expects {announced:,} bytes"
+        text += _who_gave(case, [e for e in given[-1] if e.kind == "expect"])
+        text += f", {came:,} came" + _who_gave(case, [e for e in given[-1] if e.kind == "bytes"])
+        if state.bytes > 0:
+            yield Cause(rule="TX101", message=f"{text}: {state.bytes:,} are missing and no copy is in flight")
+        else:
+            yield Cause(rule="TX102", message=f"{text}: {-state.bytes:,} too many, so that the phase never ends")
+
+
+def _who_gave(case: Case, given: list[Event]) -> str:
+    places = list(dict.fromkeys(who(case.sm, e) for e in given))
+    return f" ({', '.join(places[:3])}{', ...' if len(places) > 3 else ''})" if places else ""
+
+
+def _named(case: Case, thing: Thing) -> Iterator[Cause]:
+    state = case.states[thing]
+    given = case.given(thing)
+    twice: list[Event] = []
+    for members in generations(case.log, state.cta, thing.number)[-2:]:
+        twice += [e for k, e in enumerate(members) if e.warp in {x.warp for x in members[:k]}]
+    if twice:
+        text = f"{who(case.sm, twice[0])} came to {state.name} a second time before it opened, in the place of another warp"
+        yield Cause(rule="NB102", message=text)
+    if case.sources(thing):
+        return
+    text = f"{state.name} waits for {state.expected} threads, {state.expected - state.pending} have come "
+    text += (
+        f"({warps_text(e.warp for e in given)}), and no other warp comes to it"
+        if given
+        else "and no other warp comes to it"
+    )
+    counts = f"; either others are to come, or the count is to be {state.expected - state.pending}"
+    yield Cause(rule="NB101", message=text + (counts if not twice else "") + _gone(case, state.cta))
+
+
+def _gone(case: Case, cta: int) -> str:
+    """Warps of a CTA that have exited, by role."""
+    groups: dict[str, list[int]] = {}
+    slot = next(
+        (k for k in range(len(case.sm.ctas)) if case.sm.ctas[k]["state"] == LIVE and case.sm.ctas[k]["id"] == cta), None
+    )
+    if slot is None:
+        return ""
+    first, count = int(case.sm.ctas[slot]["first_warp"]), int(case.sm.ctas[slot]["warps"])
+    ended = {e.warp: e for e in case.log if e.cta == cta and e.kind == "exit"}
+    for k in range(first, first + count):
+        if case.sm.warps[k]["state"] != LIVE:
+            index = int(case.sm.warps[k]["index"])
+            e = ended.get(index)
+            groups.setdefault(f" at {short(case.sm, e.pc)}" if e else "", []).append(index)
+    if not groups:
+        return ""
+    parts = [f"{warps_text(warps)}{what}" for what, warps in groups.items()]
+    return f". Exited: {'; '.join(parts)}"
+
+
+def _fate(case: Case, cta: int, warps: list[int]) -> str:
+    """Where warps are instead."""
+    for party in case.parties:
+        if case.states[party.thing].cta == cta and set(warps) & set(party.warps):
+            return f"wait for {name_of(case.sm, party.thing)} at {short(case.sm, party.pc)}"
+    return "have exited"
+
+
+def _init_pc(case: Case, thing: Thing) -> int:
+    cell = (int(case.sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3
+    return int(case.sm.cells["init_pc"][cell])
+
+
+def circles(case: Case) -> list[Cause]:
+    """MB201: parties that wait for each other, once a circle."""
+    edges = {p: case.sources(p.thing) for p in case.parties}
+    found: dict[frozenset[Party], Cause] = {}
+    for start in case.parties:
+        circle = _circle(edges, start)
+        if circle:
+            found.setdefault(frozenset(circle), Cause(rule="MB201", message=_circle_text(case, edges, circle)))
+    return list(found.values())
+
+
+def _circle(edges: dict[Party, list[tuple[Party, Gift]]], start: Party) -> list[Party]:
+    """The shortest way from a party back to itself."""
+    ways, seen = [[start]], {start}
+    while ways:
+        way = ways.pop(0)
+        for party, _ in edges[way[-1]]:
+            if party == start:
+                return way
+            if party not in seen:
+                seen.add(party)
+                ways.append([*way, party])
+    return []
+
+
+def _circle_text(case: Case, edges: dict[Party, list[tuple[Party, Gift]]], circle: list[Party]) -> str:
+    lines = []
+    for party, giver in zip(circle, [*circle[1:], circle[0]], strict=True):
+        gift = next(g for p, g in edges[party] if p == giver)
+        lacks = case.states[party.thing]
+        verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back"}
+        line = f"{party.name} waits for {lacks.name}"
+        line += f" (parity {party.asked})" if party.asked >= 0 else ""
+        doing = verb.get(gift.event.kind, "would come" if lacks.kind == "barrier" else "would arrive")
+        giver_name = "the same party" if giver == party else giver.name
+        line += f", where {giver_name} {doing} at {short(case.sm, gift.event.pc)}"
+        lines.append(line + (f" after {gift.waits} more waits" if gift.waits > 1 else ""))
+    return "; ".join(lines)

@@ -1,0 +1,77 @@
+"""The deadlock report: why nothing can go on, each barrier's state, who could still deliver, and what each warp waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.explain.ahead import gifts
+from emu.explain.causes import Case, causes, describe_sources
+from emu.explain.log import events
+from emu.explain.parties import Party, Thing, stuck_parties
+from emu.explain.places import live_mbarriers, place
+from emu.explain.things import name_of, state_of, waits_for
+from emu.result import BarrierState, Deadlock, StuckWarp
+from emu.state import LIVE
+
+if TYPE_CHECKING:
+    from emu.sm import StreamingMultiprocessor
+
+MOST_PARTIES = 32  # whose continuations are looked at
+
+
+def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
+    """The report on an SM whose warps can never go on; those in `sm.spinning` repeat themselves."""
+    parties = stuck_parties(sm, sm.spinning)
+    log = events(sm)
+    ahead = gifts(sm, parties[:MOST_PARTIES]) + [[] for _ in parties[MOST_PARTIES:]]
+    states = {thing: state_of(sm, thing, log) for thing in dict.fromkeys(p.thing for p in parties)}
+    case = Case(sm, log, parties, ahead, states)
+    for party in parties:
+        state = states[party.thing]
+        if party.asked >= 0 and party.asked not in state.asked:
+            state.asked.append(party.asked)
+    for thing, state in states.items():
+        state.sources = describe_sources(case, thing)
+    warps = [warp for party in parties for warp in _warps(sm, party)]
+    count = len(warps)
+    text = f"no warp can issue and no copy or wgmma is in flight: {count} warps wait for each other"
+    if sm.spinning:
+        text = f"nothing changes any more: {len(sm.spinning)} of {count} warps repeat a loop that nobody can end"
+    return Deadlock(
+        cycle=int(sm.sm[0]["now"]),
+        message=text,
+        kind="livelock" if sm.spinning else "deadlock",
+        warps=sorted(warps, key=lambda w: (w.cta, w.warp)),
+        causes=causes(case),
+        barriers=[*states.values(), *_others(sm, states, case)],
+    )
+
+
+def _warps(sm: StreamingMultiprocessor, party: Party) -> list[StuckWarp]:
+    location, role, text = place(sm, party.pc)
+    name = name_of(sm, party.thing)
+    return [
+        StuckWarp(
+            cta=int(sm.ctas[party.thing.cta]["id"]),
+            warp=int(sm.warps[k]["index"]),
+            role=role,
+            location=location,
+            instruction=text,
+            waits_for=waits_for(sm, sm.warps[k], party.thing, party.asked, bool(party.spins)),
+            on=name if party.thing.kind != "none" else "",
+        )
+        for k in party.slots
+    ]
+
+
+def _others(sm: StreamingMultiprocessor, known: dict[Thing, BarrierState], case: Case) -> list[BarrierState]:
+    """The live mbarriers, of CTAs with stuck warps, that nobody waits for."""
+    found = []
+    for cta in dict.fromkeys(thing.cta for thing in known):
+        if sm.ctas[cta]["state"] != LIVE:
+            continue
+        for address in live_mbarriers(sm, sm.ctas[cta]):
+            thing = Thing("mbarrier", cta, address)
+            if thing not in known:
+                found.append(state_of(sm, thing, case.log))
+    return found

@@ -1,0 +1,51 @@
+"""The barrier log: the latest operations of an SM on barriers and register pools, for reports (emu/explain).
+
+Recorded at instructions that reach a barrier, never at others, so that it costs nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.compiled import compiled
+from emu.raw import view
+from emu.state import EVENT, EVENTS
+from emu.units.common import ctas_of
+
+events_of = view(EVENT)
+
+# What happened; `emu.explain.log` names the same kinds for readers.
+(
+    E_INIT,
+    E_ARRIVE,
+    E_DROP,
+    E_EXPECT,
+    E_BYTES,
+    E_COPY,
+    E_WAITED,
+    E_PHASE,
+    E_BAR_SYNC,
+    E_BAR_ARRIVE,
+    E_BAR_OPEN,
+    E_REGISTERS,
+    E_EXIT,
+) = range(1, 14)
+
+
+@compiled
+def record(S: Any, W: Any, kind: int, pc: int, what: int, amount: int, t: int) -> None:
+    """Append an event of warp W: `what` is an mbarrier's address or a barrier's number, `amount` arrivals, bytes, ...
+
+    Lanes that do the same in one instruction are one event whose amounts add up (parities do not).
+    """
+    log = events_of(S.event_at, EVENTS)
+    e = log[(S.events - 1) & (EVENTS - 1)]
+    cta = ctas_of(S.cta_at, S.cta_slots)[W.cta].id
+    same = e.cycle == t and e.pc == pc and e.warp == W.index and e.cta == cta and e.what == what and e.kind == kind
+    if same:
+        if kind != E_WAITED:
+            e.amount += amount
+        return
+    e = log[S.events & (EVENTS - 1)]
+    S.events += 1
+    e.cycle, e.pc, e.cta, e.warp, e.kind, e.what, e.amount = t, pc, cta, W.index, kind, what, amount

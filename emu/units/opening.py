@@ -1,0 +1,37 @@
+"""Named barriers that open, because the last warp has come or because one that is missing has exited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emu.compiled import compiled
+from emu.state import BLOCK_BAR, LIVE, WARP_SLOTS
+from emu.units.chaos import C_OPEN, at
+from emu.units.common import ctas_of, wake, warps_of
+from emu.units.history import E_BAR_OPEN, record
+
+
+@compiled
+def open_for(S: Any, C: Any, W: Any, slot: int, served: int, t: int) -> int:
+    """Open a barrier of W's CTA for those that wait at it; returns when it is open."""
+    c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    c.bar_arrived[slot] = 0
+    opened = served + C.bar_open_cy
+    record(S, W, E_BAR_OPEN, W.pc, slot, c.bar_expected[slot], t)
+    for i in range(c.first_warp, c.first_warp + c.warps):
+        V = warps[i]
+        if V.state == LIVE and V.block == BLOCK_BAR and V.wait_slot == slot:
+            wake(S, V, at(S, V, C_OPEN, V.pc, t, opened, opened))
+    return opened
+
+
+@compiled
+def left(S: Any, C: Any, W: Any, t: int) -> None:
+    """A warp has exited: barriers that wait for all of the CTA wait for one warp less."""
+    c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
+    for slot in range(16):
+        if c.bar_arrived[slot] and c.bar_all[slot]:
+            c.bar_expected[slot] -= 32
+            if c.bar_arrived[slot] >= c.bar_expected[slot]:
+                open_for(S, C, W, slot, t, t)

@@ -1,0 +1,120 @@
+"""Chaos: reproducible, nothing when off, correct programs do not change, wrong ones do and the reason is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import emu
+import programs
+from emu.chaos import Chaos
+from emu.explain.chaos import Outcome, compare, differs, shrink
+from emu.machine import load_machine
+from emu.solve import solve
+from programs.tensormap import TensorMap
+
+SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "fa3": ({"KV_TILE": 48}, {"seqlen": 130, "seqlen_k": 200, "heads": 1}),
+    "gemm": ({"TILE_N": 64}, {"m": 130, "n": 136, "k": 200}),
+    "softmax": ({}, {"rows": 5, "cols": 260}),
+    "vector_add": ({}, {"n": 3000}),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shipped_programs_do_not_change(name: str) -> None:
+    """Twenty seeds: other cycles, the same bits."""
+    defines, options = SHAPES[name]
+    machine = load_machine("h200", ("chip.sms=2",))
+    problem = programs.find(name).from_options(defines, **options)
+    plain = solve(problem, machine, max_cycles=1_000_000)
+    assert plain.exit_code() == 0
+    cycles = set()
+    for seed in range(20):
+        result = solve(problem, machine, max_cycles=10_000_000, chaos=Chaos(seed))
+        assert differs(plain, result) == "" and result.exit_code() == 0, seed
+        cycles.add(result.cycles)
+    assert len(cycles) > 10 and plain.cycles not in cycles
+
+
+def test_a_seed_stands_for_one_timing() -> None:
+    defines, options = SHAPES["fa3"]
+    problem = programs.find("fa3").from_options(defines, **options)
+    machine = load_machine("h200", ("chip.sms=2",))
+    first, second = (solve(problem, machine, chaos=Chaos(5)) for _ in range(2))
+    assert first.cycles == second.cycles and first.stalls == second.stalls
+    assert first.perturbations == second.perturbations and first.chaos.made == len(first.perturbations) > 50
+    plain, none = solve(problem, machine), solve(problem, machine, chaos=Chaos(5, 0))
+    assert plain.cycles == none.cycles and none.chaos.made == 0
+    some = solve(problem, machine, chaos=Chaos(5, 7))
+    assert (
+        some.perturbations
+        == [p for sm in (0, 1) for p in first.perturbations if p in some.perturbations][: len(some.perturbations)]
+    )
+    assert some.chaos.made == 14  # seven on each of two SMs
+
+
+RACE = """mov.u32 %r0, %tid.x; setp.eq.u32 %p1, %r0, 0; mov.u32 %r1, box; mov.u32 %r2, 0; @!%p1 bra GO;
+    mbarrier.init.shared.b64 [full], 1; GO: bar.sync 0; @!%p1 bra READ;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 4096; tma.load.2d [%r1], [%map, {%r2, %r2}], [full];
+    READ: WAIT nanosleep.u32 3000; mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %out, %d1; shl.b32 %r3, %r0, 2; add.u32 %r3, %r3, %r1;
+    ld.shared.u32 %r4, [%r3]; st.global.u32 [%d1], %r4;"""
+SHARED = ".shared .align 128 .b8 box[4096]; .shared .align 8 .b64 full;"
+
+
+def race(ptx: Any, wait: str) -> Any:
+    def run(chaos: Chaos | None) -> Any:
+        array, out = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros(64, np.uint32)
+        args = [TensorMap(array, (32, 32), 0), out]
+        return ptx.run(RACE.replace("WAIT", wait), "tensormap map, u64 out", args, shared=SHARED, block=64, chaos=chaos)
+
+    return run
+
+
+def test_a_missing_wait_is_shown_by_one_late_copy(ptx: Any) -> None:
+    """Sleeping instead of waiting works, until the copy takes longer."""
+    late = [seed for seed in range(60) if differs(race(ptx, "")(None), race(ptx, "")(Chaos(seed)))]
+    assert late, "no seed delays the copy enough"
+    result = compare(race(ptx, ""), Chaos(late[0]))
+    assert [f.rule for f in result.findings] == ["CHAOS"] and result.exit_code() == 1
+    assert len(result.chaos.events) == 1 and "bulk load" in result.chaos.events[0] and "late" in result.chaos.events[0]
+    assert result.chaos.events[0] in result.findings[0].message and "out changed" in result.findings[0].message
+    for seed in range(60):
+        assert not compare(race(ptx, "mbarrier.wait [full], 0;"), Chaos(seed)).findings
+
+
+def test_shrink_finds_the_least_cause() -> None:
+    """Perturbations 11 and 17 together, out of 40."""
+
+    def trial(chaos: Chaos) -> Outcome:
+        names = [n for n in range(40) if chaos.only is None or n in chaos.only][: chaos.limit]
+        return Outcome({11, 17} <= set(names), [(n, str(n)) for n in names])
+
+    shrunk = shrink(trial, Chaos(0))
+    assert shrunk.events == ("11", "17") and shrunk.chaos == Chaos(0, None, (11, 17)) and shrunk.runs < 60
+    with pytest.raises(ValueError, match="does not fail"):
+        shrink(trial, Chaos(0, 5))
+
+
+def test_what_chaos_may_be() -> None:
+    assert Chaos.of("7") == Chaos.of(7) == Chaos(7) and Chaos.of("7:3") == Chaos(7, 3) and Chaos.of(None) is None
+    assert str(Chaos(7, 3)) == "7:3" and str(Chaos(7)) == "7"
+    for wrong in ("x", "7:", "-1", "7:x", ""):
+        with pytest.raises(ValueError, match="SEED"):
+            Chaos.of(wrong)
+
+
+def test_command_line(ptx: Any) -> None:
+    from emu.commands.run import command
+
+    run = CliRunner().invoke(
+        command, ["softmax", "--rows", "3", "--cols", "64", "--chaos", "3:20", "--json", "-"], standalone_mode=False
+    )
+    assert run.return_value == 0
+    result = emu.Result.from_json(run.output)
+    assert result.chaos.seed == 3 and result.chaos.limit == 20 and result.numerics.passed
+    wrong = CliRunner().invoke(command, ["softmax", "--chaos", "3:x"])
+    assert wrong.exit_code == 2 and "SEED:N" in wrong.output
