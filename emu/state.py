@@ -124,6 +124,7 @@ WARP = np.dtype(
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
         ("copy_group", i32, 32),  # per lane: groups of cp.async committed
         ("decisions", i64),  # decision points of chaos so far
+        ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
         ("met", i64),  # lanes that have reached the barrier.sync that `met_slot` names, their warp not yet
         ("met_slot", i32),
         ("stack_pc", i32, STACK),
@@ -161,6 +162,8 @@ CTA = np.dtype(
         ("bar_expected", i32, 16),
         ("bar_arrived", i32, 16),
         ("bar_last", i64, 16),  # when the latest arrival was served
+        ("bar_true", i32, 16),  # threads of the current generation that came with a predicate (bar.red), and
+        ("bar_false", i32, 16),  # those for which it did not hold
         ("bar_all", i32, 16),  # whether the count is that of all warps that have not exited
     ],
     align=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import st64
+from emu.raw import ld32, st32, st64
 from emu.stalls import Reason
 from emu.state import BLOCK_BAR, BLOCK_REGISTERS, LIVE, WARP_SLOTS
 from emu.units.chaos import C_OPEN, at
@@ -118,6 +118,39 @@ def bar_sync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 def bar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.arrive / barrier.arrive."""
     return arrive(S, C, W, I, t, m, 0) if m else DEFAULT
+
+
+@compiled
+def bar_red(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """bar.red: the predicates of the lanes are counted, then a sync."""
+    if m == 0:
+        return DEFAULT
+    slot = get32(W, I.a, first_lane(m))
+    if slot < 16:
+        p = ld32(W.pred_at + I.pa * 4)
+        if I.flip & 2:
+            p = ~p
+        c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
+        for lane in range(32):
+            if (m >> lane) & 1:
+                c.bar_true[slot] += (p >> lane) & 1
+                c.bar_false[slot] += 1 - ((p >> lane) & 1)
+    return arrive(S, C, W, I, t, m, 1)
+
+
+@compiled
+def barrier_result(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """What bar.red found: the count (imm 0), whether it held for all (1) or any (2)."""
+    held, failed = W.bar_result & FULL, W.bar_result >> 32
+    if I.imm == 0:
+        for lane in range(32):
+            if (m >> lane) & 1:
+                st32(W.row_at + I.d * 128 + lane * 4, held)
+        return DEFAULT
+    value = failed == 0 if I.imm == 1 else held != 0
+    at = W.pred_at + I.pd * 4
+    st32(at, (ld32(at) & ~m) | (m if value else 0))
+    return DEFAULT
 
 
 @compiled

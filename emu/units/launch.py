@@ -42,6 +42,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
     c.smem_base, c.born = slot * S.smem_per_cta, t
     for k in range(16):
         c.bar_arrived[k] = 0
+        c.bar_true[k], c.bar_false[k] = 0, 0
     fill(S.live_at + (c.smem_base >> 3), S.smem_per_cta >> 3)
     groups = wgroups_of(S.wg_at, WARPGROUPS)
     for k in range(slot * room // 4, (slot + 1) * room // 4):

@@ -17,11 +17,15 @@ def open_for(S: Any, C: Any, W: Any, slot: int, served: int, t: int) -> int:
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
     warps = warps_of(S.warp_at, WARP_SLOTS)
     c.bar_arrived[slot] = 0
+    result = int(c.bar_true[slot]) | int(c.bar_false[slot]) << 32
+    c.bar_true[slot], c.bar_false[slot] = 0, 0
+    W.bar_result = result
     opened = served + C.bar_open_cy
     record(S, W, E_BAR_OPEN, W.pc, slot, c.bar_expected[slot], t)
     for i in range(c.first_warp, c.first_warp + c.warps):
         V = warps[i]
         if V.state == LIVE and V.block == BLOCK_BAR and V.wait_slot == slot:
+            V.bar_result = result
             wake(S, V, at(S, V, C_OPEN, V.pc, t, opened, opened))
     return opened
 

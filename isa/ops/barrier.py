@@ -13,6 +13,10 @@ ALIGNED = 1
 _DOC = "barrier id, threads (0: all of the CTA that have not exited); imm 1: aligned"
 BAR_SYNC = unit("BAR.SYNC", "uu->", "bar", "bar_sync", _DOC, "barrier", "collective")
 BAR_ARV = unit("BAR.ARV", "uu->", "bar_arrive", "bar_arrive", _DOC, "barrier", "collective")
+BAR_RED = unit("BAR.RED", "uup->", "bar", "bar_red", "barrier id, threads, predicate; imm 1: aligned", "barrier", "collective")
+B2R = unit("B2R.RESULT", "->u", "b2r", "barrier_result", "threads whose predicate held at the warp's last barrier", "barrier")
+B2R_PRED = unit("B2R.RESULT.PRED", "->p", "b2r", "barrier_result", "imm 1: it held for all of them, 2: for any", "barrier")
+ALL, ANY = 1, 2
 
 _TYPES = {"a": "u32", "b": "u32"}
 _ALIGNED = {".aligned": "a promise that the warp is converged; the machine checks it"}
@@ -61,3 +65,45 @@ def bar_arrive(e: Emitter, m: Match) -> None:
     if b == Const(0):
         raise e.error("an arrival needs a thread count other than 0", operand=m.operand("b"))
     e(BAR_ARV, None, a, b, imm=_aligned(m))
+
+
+_RED = {"p": "pred", "c": "pred", "d": "u32"} | _TYPES
+_POPC = "red.popc{.aligned}.u32 d, a{, b}, {!}c;"
+_PRED = "red.OP{.aligned}.pred p, a{, b}, {!}c;"
+
+
+def _reduce(e: Emitter, m: Match) -> None:
+    e(BAR_RED, None, *_operands(e, m), m.c, imm=_aligned(m))
+
+
+@instruction(
+    "bar.red.popc.u32 d, a{, b}, {!}c;",
+    "bar.cta.red.popc.u32 d, a{, b}, {!}c;",
+    f"barrier.{_POPC}",
+    f"barrier.cta.{_POPC}",
+    types=_RED,
+    ignored=_ALIGNED,
+)
+def bar_popc(e: Emitter, m: Match) -> None:
+    """As a sync; d = the threads of the barrier for which `c` holds."""
+    if m.d is None:
+        raise e.error("bar.red needs a destination register")
+    _reduce(e, m)
+    e(B2R, m.d)
+
+
+@instruction(
+    "bar.red.OP.pred p, a{, b}, {!}c;",
+    "bar.cta.red.OP.pred p, a{, b}, {!}c;",
+    f"barrier.{_PRED}",
+    f"barrier.cta.{_PRED}",
+    sets={"OP": (".and", ".or")},
+    types=_RED,
+    ignored=_ALIGNED,
+)
+def bar_predicate(e: Emitter, m: Match) -> None:
+    """As a sync; p = whether `c` holds for all (and) or any (or) of the threads of the barrier."""
+    if m.p is None:
+        raise e.error("bar.red needs a destination register")
+    _reduce(e, m)
+    e(B2R_PRED, m.p, imm=ALL if m["OP"] == "and" else ANY)

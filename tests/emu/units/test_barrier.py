@@ -73,3 +73,34 @@ def test_setmaxnreg_waits_for_registers(ptx: Any) -> None:
 def test_setmaxnreg_in_the_wrong_direction(ptx: Any, text: str) -> None:
     result = ptx.run(f"{START} {text}", block=128, directives=".maxnreg 120")
     assert [f.rule for f in result.findings] == ["SM103"] and "from 120" in result.findings[0].message
+
+
+def test_reductions(ptx: Any) -> None:
+    """Three warps, two rounds on one barrier: count, all, any; the second round among two of the warps."""
+    out = np.zeros((96, 6), np.uint32)
+    body = f"""{START} mul.wide.u32 %d0, %r0, 24; add.u64 %d0, %out, %d0;
+        mul.lo.u32 %r3, %r1, 700; nanosleep.u32 %r3;
+        setp.lt.u32 %p1, %r0, 40; bar.red.popc.u32 %r4, 2, %p1; st.global.u32 [%d0], %r4;
+        bar.red.and.pred %p2, 2, %p1; selp.u32 %r4, 1, 0, %p2; st.global.u32 [%d0+4], %r4;
+        bar.red.or.pred %p2, 2, %p1; selp.u32 %r4, 1, 0, %p2; st.global.u32 [%d0+8], %r4;
+        setp.gt.u32 %p3, %r1, 1; @%p3 bra DONE;
+        nanosleep.u32 %r3;
+        bar.red.popc.u32 %r4, 2, 64, !%p1; st.global.u32 [%d0+12], %r4;
+        setp.lt.u32 %p1, %r0, 64; bar.red.and.pred %p2, 3, 64, %p1; selp.u32 %r4, 1, 0, %p2; st.global.u32 [%d0+16], %r4;
+        bar.red.or.pred %p2, 3, 64, !%p1; selp.u32 %r4, 1, 0, %p2; st.global.u32 [%d0+20], %r4;
+        DONE:"""
+    result = ptx.run(body, "u64 out", [out], block=96)
+    assert not result.findings, result.findings
+    assert (out[:, :3] == [40, 0, 1]).all()
+    assert (out[:64, 3:] == [24, 1, 0]).all() and not out[64:, 3:].any()
+
+
+def test_a_reduction_from_two_places(ptx: Any) -> None:
+    """barrier.red without .aligned counts lanes that come from both sides of a branch."""
+    out = np.zeros(64, np.uint32)
+    body = f"""{START} mul.wide.u32 %d0, %r0, 4; add.u64 %d0, %out, %d0; and.b32 %r3, %r0, 1; setp.eq.u32 %p1, %r3, 0; setp.lt.u32 %p2, %r0, 10;
+        @%p1 bra EVEN; barrier.red.popc.u32 %r4, 1, %p2; bra.uni DONE; EVEN: barrier.red.popc.u32 %r4, 1, %p2;
+        DONE: st.global.u32 [%d0], %r4;"""
+    result = ptx.run(body, "u64 out", [out], block=64)
+    assert not result.findings, result.findings
+    assert (out == 10).all()
