@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from programs.problem import Problem
 
 _CLASSES = {
+    "fa1": "programs.attention_sync:FlashAttention1",
+    "fa2": "programs.attention_sync:FlashAttention2",
     "fa3": "programs.attention:FlashAttention3",
     "gemm": "programs.gemm:Gemm",
     "softmax": "programs.softmax:Softmax",

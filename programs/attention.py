@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import heapq
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from programs.problem import FLOAT16, PTX_TYPE, Array, Define, ErrorSum, Launch, Numerics, Option, Problem, ceildiv
 from programs.tensormap import TensorMap
 
-HEAD_DIMS = (64, 128, 192, 256)
 BOX_COLUMNS = 64  # 16-bit columns that one 128-byte swizzled box holds
 AXES = (3, 1, 2, 0)  # maps over (head_dim, seqlen, heads, batch)
 
@@ -28,11 +28,11 @@ L2_BUDGET = 32 << 20  # bytes of K and V that neighbouring tiles may use (FlashA
 TILE_OVERHEAD = 1  # start and end of a tile, in key blocks
 
 
-class FlashAttention3(Problem):
-    """Forward attention by `fa3.mptx`: q and o [batch, seqlen, heads, head_dim], lse [batch, heads, seqlen], f32;
+class Attention(Problem):
+    """Forward attention: q and o [batch, seqlen, heads, head_dim], lse [batch, heads, seqlen], f32;
     k and v [batch, seqlen_k, heads_k, head_dim]."""
 
-    kernel = "fa3"
+    head_dims: ClassVar[tuple[int, ...]]
     outputs = ("o", "lse")
     axes = MappingProxyType(
         {
@@ -66,37 +66,18 @@ class FlashAttention3(Problem):
         if self.heads_k < 1 or self.heads % self.heads_k:
             raise ValueError(f"heads_k must divide heads ({self.heads}), {self.heads_k} does not")
         self.head_dim: int = self.values["head_dim"]
-        if self.head_dim not in HEAD_DIMS:
-            raise ValueError(f"head_dim must be one of {', '.join(map(str, HEAD_DIMS))}, not {self.head_dim}")
+        if self.head_dim not in self.head_dims:
+            raise ValueError(f"head_dim must be one of {', '.join(map(str, self.head_dims))}, not {self.head_dim}")
         self.causal: bool = self.values["causal"]
         self.dtype: str = self.values["dtype"]
         for name, option in (("DTYPE", "dtype"), ("HEAD_DIM", "head_dim"), ("CAUSAL", "causal")):
-            if self.defines[name] != self.default_defines()[name]:
+            if self.defines.get(name) != self.default_defines().get(name):
                 raise ValueError(f"{name} follows from the option {option}; set that")
-        self.tile = Tile.of(self.defines)
-
-    def default_defines(self) -> dict[str, Define]:
-        """Type, head dim, mask, and the schedule that suits it; the switches as the kernel has them."""
-        return {
-            "DTYPE": PTX_TYPE[self.dtype],
-            "HEAD_DIM": self.head_dim,
-            "CAUSAL": int(self.causal),
-            "SCHEDULE": int(self.causal),
-            "SPECIALIZE": 1,
-            "SETMAXNREG": 1,
-            "OVERLAP": 1,
-            "STAGES": 2,
-            "CONSUMERS": 0,
-            "KV_TILE": 0,
-            "P_SHARED": -1,
-        }
 
     @property
-    def shared_bytes(self) -> int:
-        """SMEM_BYTES of the kernel: V (at least an O tile), K, Q, P and the barriers."""
-        tile, stages = self.tile, int(self.defines["STAGES"])
-        rows, blocks = (2 * self.head_dim * n for n in (tile.rows, stages * tile.keys))
-        return max(blocks, rows) + blocks + rows + tile.shared_p_bytes + 8 * (4 * stages + 3)
+    @abc.abstractmethod
+    def query_tile(self) -> int:
+        """Query rows of a tile: ROWS of the kernel."""
 
     def make_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Normal q, k, v; outliers are those of the FlashAttention-3 paper: N(0,1) + N(0,100) * Bernoulli(0.001)."""
@@ -128,7 +109,94 @@ class FlashAttention3(Problem):
     @property
     def tiles(self) -> int:
         """Query tiles of all heads: tile t has query block t % n of (batch, head) pair t // n."""
-        return ceildiv(self.seqlen, self.tile.rows) * self.heads * self.batch
+        return ceildiv(self.seqlen, self.query_tile) * self.heads * self.batch
+
+    def check(
+        self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
+    ) -> Numerics:
+        """Compare o (relative Frobenius error) and lse (absolute) with float64, tile by tile."""
+        errors, lse_error = ErrorSum(), 0.0
+        blocks, height = ceildiv(self.seqlen, self.query_tile), self.query_tile
+        for tile in sorted(set(range(self.tiles) if tiles is None else tiles)):
+            pair, block = divmod(tile, blocks)
+            batch, head = divmod(pair, self.heads)
+            rows = slice(block * height, min((block + 1) * height, self.seqlen))
+            key_head = head // (self.heads // self.heads_k)
+            k, v = (inputs[name][batch, :, key_head] for name in "kv")
+            seen = np.arange(rows.start, rows.stop) + 1 + self.seqlen_k - self.seqlen if self.causal else None
+            o, lse = reference(inputs["q"][batch, rows, head], k, v, self.softmax_scale(inputs), seen)
+            errors.add(outputs["o"][batch, rows, head], o)
+            got = outputs["lse"][batch, head, rows].astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                worst = np.where(got == lse, 0.0, np.abs(got - lse)).max()
+            lse_error = max(lse_error, float("inf") if np.isnan(worst) else float(worst))
+        return errors.numerics(
+            "softmax(q k^T * scale) v in float64", TOLERANCE[self.dtype], lse_abs_error=(lse_error, LSE_TOLERANCE)
+        )
+
+    @property
+    def flops(self) -> int:
+        """Two products of 2 * head_dim for every pair of a row and a key that it sees."""
+        pairs = self.seqlen * self.seqlen_k
+        if self.causal:
+            first = self.seqlen_k - self.seqlen + 1  # keys that row 0 sees
+            rows = max(0, min(self.seqlen, self.seqlen_k))  # rows that see any
+            pairs = rows * (max(first, 1) + self.seqlen_k) // 2
+        return 4 * pairs * self.head_dim * self.heads * self.batch
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Sizes, type and kind of attention."""
+        return {
+            "seqlen": self.seqlen,
+            "seqlen_k": self.seqlen_k,
+            "head_dim": self.head_dim,
+            "heads": self.heads,
+            "heads_k": self.heads_k,
+            "batch": self.batch,
+            "dtype": self.dtype,
+            "causal": self.causal,
+        }
+
+
+class FlashAttention3(Attention):
+    """Attention by `fa3.mptx`."""
+
+    kernel = "fa3"
+    head_dims = (64, 128, 192, 256)
+
+    def validate(self) -> None:
+        """ValueError for what the kernel does not do; sets the derived sizes."""
+        super().validate()
+        self.tile = Tile.of(self.defines)
+
+    @property
+    def query_tile(self) -> int:
+        """Query rows of a tile."""
+        return self.tile.rows
+
+    def default_defines(self) -> dict[str, Define]:
+        """Type, head dim, mask, and the schedule that suits it; the switches as the kernel has them."""
+        return {
+            "DTYPE": PTX_TYPE[self.dtype],
+            "HEAD_DIM": self.head_dim,
+            "CAUSAL": int(self.causal),
+            "SCHEDULE": int(self.causal),
+            "SPECIALIZE": 1,
+            "SETMAXNREG": 1,
+            "OVERLAP": 1,
+            "STAGES": 2,
+            "CONSUMERS": 0,
+            "KV_TILE": 0,
+            "P_SHARED": -1,
+        }
+
+    @property
+    def shared_bytes(self) -> int:
+        """SMEM_BYTES of the kernel: V (at least an O tile), K, Q, P and the barriers."""
+        tile, stages = self.tile, int(self.defines["STAGES"])
+        rows, blocks = (2 * self.head_dim * n for n in (tile.rows, stages * tile.keys))
+        return max(blocks, rows) + blocks + rows + tile.shared_p_bytes + 8 * (4 * stages + 3)
 
     def key_blocks(self, row_block: int) -> int:
         """Key blocks that the kernel walks for a tile."""
@@ -180,53 +248,6 @@ class FlashAttention3(Problem):
             shared_bytes=self.shared_bytes,
             arrays=arrays,
         )
-
-    def check(
-        self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
-    ) -> Numerics:
-        """Compare o (relative Frobenius error) and lse (absolute) with float64, tile by tile."""
-        errors, lse_error = ErrorSum(), 0.0
-        blocks, height = ceildiv(self.seqlen, self.tile.rows), self.tile.rows
-        for tile in sorted(set(range(self.tiles) if tiles is None else tiles)):
-            pair, block = divmod(tile, blocks)
-            batch, head = divmod(pair, self.heads)
-            rows = slice(block * height, min((block + 1) * height, self.seqlen))
-            key_head = head // (self.heads // self.heads_k)
-            k, v = (inputs[name][batch, :, key_head] for name in "kv")
-            seen = np.arange(rows.start, rows.stop) + 1 + self.seqlen_k - self.seqlen if self.causal else None
-            o, lse = reference(inputs["q"][batch, rows, head], k, v, self.softmax_scale(inputs), seen)
-            errors.add(outputs["o"][batch, rows, head], o)
-            got = outputs["lse"][batch, head, rows].astype(np.float64)
-            with np.errstate(invalid="ignore"):
-                worst = np.where(got == lse, 0.0, np.abs(got - lse)).max()
-            lse_error = max(lse_error, float("inf") if np.isnan(worst) else float(worst))
-        return errors.numerics(
-            "softmax(q k^T * scale) v in float64", TOLERANCE[self.dtype], lse_abs_error=(lse_error, LSE_TOLERANCE)
-        )
-
-    @property
-    def flops(self) -> int:
-        """Two products of 2 * head_dim for every pair of a row and a key that it sees."""
-        pairs = self.seqlen * self.seqlen_k
-        if self.causal:
-            first = self.seqlen_k - self.seqlen + 1  # keys that row 0 sees
-            rows = max(0, min(self.seqlen, self.seqlen_k))  # rows that see any
-            pairs = rows * (max(first, 1) + self.seqlen_k) // 2
-        return 4 * pairs * self.head_dim * self.heads * self.batch
-
-    @property
-    def shape(self) -> dict[str, Any]:
-        """Sizes, type and kind of attention."""
-        return {
-            "seqlen": self.seqlen,
-            "seqlen_k": self.seqlen_k,
-            "head_dim": self.head_dim,
-            "heads": self.heads,
-            "heads_k": self.heads_k,
-            "batch": self.batch,
-            "dtype": self.dtype,
-            "causal": self.causal,
-        }
 
 
 @dataclass(frozen=True)

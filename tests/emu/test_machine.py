@@ -215,7 +215,7 @@ def test_extends_in_a_circle(tmp_path):
 def test_unknown_machine_names_the_nearest():
     with pytest.raises(MachineError, match="did you mean 'h200'"):
         load_machine("h2000")
-    with pytest.raises(MachineError, match="known machines: h100, h200"):
+    with pytest.raises(MachineError, match="known machines: a100, h100, h200"):
         load_machine("zzz")
 
 

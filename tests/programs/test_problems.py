@@ -13,6 +13,8 @@ from programs.problem import ErrorSum
 from programs.tensormap import TensorMap
 
 SMALL = {
+    "fa1": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
+    "fa2": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "fa3": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "gemm": {"m": 150, "n": 264, "k": 72},
     "softmax": {"rows": 9, "cols": 100},
@@ -23,7 +25,7 @@ SMALL = {
 def naive(name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outputs by the textbook, in float64."""
     x = {key: value.astype(np.float64) for key, value in inputs.items()}
-    if name == "fa3":
+    if name.startswith("fa"):
         x |= {key: x[key].repeat(2, axis=2) for key in "kv"}  # heads 0, 1 share head 0 of k and v
         scores = np.einsum("bqhd,bkhd->bhqk", x["q"], x["k"]) / math.sqrt(128)
         weights = np.exp(scores)

@@ -86,7 +86,29 @@ COUNTERS: tuple[Case, ...] = (
     ("gemm", {"m": 4096, "n": 4096, "k": 4096}, {}),
 )
 
-LISTS = {"tables": TABLES, "speed": SPEED, "counters": COUNTERS}
+# The synchronous generations beside h200-attention-onewave.csv (one and two CTAs an SM) and h200-attention-ncu.csv.
+_WAVES: tuple[dict[str, Any], ...] = (
+    *(
+        {"seqlen": 128, "seqlen_k": keys, "heads": heads, "heads_k": 1, "head_dim": dim}
+        for keys, dim in ((4096, 128), (1024, 64))
+        for heads in (132, 264)
+    ),
+    {"seqlen": 4096, "heads": 16, "batch": 4},
+)
+SYNCHRONOUS: tuple[Case, ...] = (
+    *(("fa2", options, {"FTZ": ftz}) for options in _WAVES for ftz in (0, 1)),
+    ("fa2", {"seqlen": 4096, "heads": 16, "batch": 4, "causal": True}, {}),
+    ("fa2", {"seqlen": 4096, "heads": 8, "batch": 4, "head_dim": 256}, {}),
+    ("fa2", {"seqlen": 4096, "heads": 32, "batch": 4, "head_dim": 64}, {}),
+    ("fa2", {"seqlen": 200, "seqlen_k": 427, "heads": 4, "heads_k": 2}, {}),
+    ("fa2", {"seqlen": 300, "seqlen_k": 100, "heads": 4, "heads_k": 2, "causal": True, "dtype": "bf16"}, {}),
+    ("fa1", {"seqlen": 200, "seqlen_k": 427, "heads": 4, "heads_k": 2}, {}),
+    ("fa1", {"seqlen": 1024, "heads": 132, "heads_k": 1}, {}),
+    ("fa1", {"seqlen": 1024, "heads": 264, "heads_k": 1, "head_dim": 64}, {}),
+    ("fa1", {"seqlen": 4096, "heads": 16, "batch": 4}, {}),
+)
+
+LISTS = {"tables": TABLES, "speed": SPEED, "counters": COUNTERS, "synchronous": SYNCHRONOUS}
 
 # Values that every combination is made of, where a program's own checks allow them.
 SWITCHES: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -101,6 +123,15 @@ SWITCHES: dict[str, dict[str, tuple[Any, ...]]] = {
         "SCHEDULE": (0, 1),
         "STAGES": (1, 2),
     },
+    "fa2": {
+        "HEAD_DIM": (64, 128, 256),
+        "CAUSAL": (0, 1),
+        "DTYPE": ("f16", "bf16"),
+        "FTZ": (0, 1),
+        "Q_TILE": (0, 64),
+        "KV_TILE": (0, 32),
+    },
+    "fa1": {"HEAD_DIM": (64, 128), "DTYPE": ("f16", "bf16"), "FTZ": (0, 1), "KV_TILE": (0, 48)},
     "gemm": {"DTYPE": ("f16", "bf16", "tf32"), "TILE_N": (64, 128, 192, 256), "STAGES": (2, 3, 4)},
 }
 _OPTIONS = {"HEAD_DIM": "head_dim", "CAUSAL": "causal", "DTYPE": "dtype"}  # defines that follow from an option
@@ -108,6 +139,8 @@ _DTYPES = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32"}
 # Several tiles a CTA on few SMs, several key blocks, the last ragged; heads that share K and V.
 _SWEEP_SHAPES: dict[str, dict[str, Any]] = {
     "fa3": {"seqlen": 300, "seqlen_k": 427, "heads": 4, "heads_k": 2},
+    "fa2": {"seqlen": 300, "seqlen_k": 427, "heads": 4, "heads_k": 2},
+    "fa1": {"seqlen": 300, "seqlen_k": 427, "heads": 4, "heads_k": 2},
     "gemm": {"m": 300, "n": 520, "k": 333},
 }
 
@@ -136,6 +169,10 @@ def numerics() -> Iterator[Case]:
     )
     for dim, causal, dtype, shape in itertools.product((64, 128, 192, 256), (False, True), ("fp16", "bf16"), shapes):
         yield "fa3", shape | {"head_dim": dim, "causal": causal, "dtype": dtype}, {}
+    for dim, causal, dtype, shape in itertools.product((64, 128, 256), (False, True), ("fp16", "bf16"), shapes):
+        yield "fa2", shape | {"head_dim": dim, "causal": causal, "dtype": dtype}, {}
+    for dim, dtype, shape in itertools.product((64, 128), ("fp16", "bf16"), shapes):
+        yield "fa1", shape | {"head_dim": dim, "dtype": dtype}, {}
     for dim, causal in itertools.product((64, 128, 256), (False, True)):
         for groups, shared in itertools.product((2, 3), (0, 1)):
             yield "fa3", shapes[0] | {"head_dim": dim, "causal": causal}, {"CONSUMERS": groups, "P_SHARED": shared}
