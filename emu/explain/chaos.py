@@ -97,7 +97,8 @@ def compare(run: Run, chaos: Chaos) -> Result:
     shrunk = shrink(trial, chaos)
     if result.chaos:
         result.chaos.events = list(shrunk.events)
-    many = f"{len(shrunk.events)} perturbation{'s' if len(shrunk.events) != 1 else ''} show it"
+    count = len(shrunk.events)
+    many = f"{count} perturbations show it" if count != 1 else "1 perturbation shows it"
     message = f"under chaos {chaos} the result differs: {difference}; {many}: " + "; ".join(shrunk.events)
     result.findings.append(Finding(rule="CHAOS", severity="error", location=result.kernel, message=message))
     return result

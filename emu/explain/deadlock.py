@@ -34,7 +34,8 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
         state.sources = describe_sources(case, thing)
     warps = [warp for party in parties for warp in _warps(sm, party)]
     count = len(warps)
-    text = f"no warp can issue and no copy or wgmma is in flight: {count} warps wait for each other"
+    waiting = f"{count} warps wait for each other" if count > 1 else "one warp waits"
+    text = f"no warp can issue and no copy or wgmma is in flight: {waiting}"
     if sm.spinning:
         text = f"nothing changes any more: {len(sm.spinning)} of {count} warps repeat a loop that nobody can end"
     return Deadlock(
