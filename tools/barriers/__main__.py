@@ -60,7 +60,7 @@ def check(seed: int) -> str:
     found = execute(made, rng.randrange(1 << 30) if seed % 2 else None)
     if found not in allowed:
         raise AssertionError(f"program {seed}:\n{made}\nended as {found}\nthe model knows {sorted(allowed)[:5]}")
-    return found.how + (f" {found.rule}" if found.rule else "")
+    return f"{found.how} {found.rule}".strip()
 
 
 def main(argv: list[str] | None = None) -> int:
