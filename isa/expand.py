@@ -26,7 +26,22 @@ from isa.expressions import (
 )
 from isa.parser import parse
 from isa.sources import Sources
-from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Module, Pos, Reg, Stmt, Sym, VarDecl
+from isa.syntax import (
+    Block,
+    Directive,
+    Function,
+    Guard,
+    Instr,
+    Kernel,
+    Label,
+    Module,
+    Pos,
+    Reg,
+    Stmt,
+    Sym,
+    VarDecl,
+    Vec,
+)
 from isa.tree import At
 
 MAX_STATEMENTS = 2_000_000
@@ -121,9 +136,9 @@ class _Expander:
         if self.count > MAX_STATEMENTS:
             raise self.error(at, f"the program expands to more than {MAX_STATEMENTS} statements")
 
-    def emit(self, statement: Stmt | Kernel, at: At) -> None:
+    def emit(self, statement: Stmt | Kernel | Function, at: At) -> None:
         self.tick(at)
-        if not self.inside_kernel and not isinstance(statement, VarDecl | Kernel | Directive):
+        if not self.inside_kernel and not isinstance(statement, VarDecl | Kernel | Function | Directive):
             raise self.error(at, "this statement must stand inside a kernel", "put it between the { } of an .entry")
         self.out.append(statement)
 
@@ -153,13 +168,16 @@ class _Expander:
     def instr(self, raw: tree.RawInstr) -> None:
         scope = self.scope
         opcode = splice(raw.opcode, scope)
-        if len(raw.operands) == 1 and type(raw.operands[0]) is tree.Group:
+        if len(raw.operands) == 1 and type(raw.operands[0]) is tree.Group and not opcode.startswith("call."):
             return self.macro_call(opcode, raw.operands[0].items, raw)
         if opcode not in self.shorthands:
             registry.load()
             self.shorthands[opcode] = shorthand.find(opcode)
         short = self.shorthands[opcode]
         operands = tuple([operand(node, scope, opcode) for node in raw.operands])
+        if opcode.split(".")[0] == "call":  # a list in parentheses stays one, however short
+            grouped = zip(operands, raw.operands, strict=True)
+            operands = tuple(Vec((o,)) if type(n) is tree.Group and len(n.items) == 1 else o for o, n in grouped)
         instr = Instr(opcode, operands, self.guard(raw), self.pos(raw.at), self.role)
         if short is None:
             self.emit(instr, raw.at)
@@ -230,6 +248,20 @@ class _Expander:
         body = self.collect([*pragmas, *raw.body.body])
         self.inside_kernel = False
         self.emit(Kernel(splice(raw.name, self.scope), params, limits, body, raw.linkage, self.pos(raw.at)), raw.at)
+
+    def function(self, raw: tree.RawFunction) -> None:
+        if self.inside_kernel:
+            raise self.error(raw.at, "a function cannot stand inside a kernel", "close the kernel above with '}'")
+        self.role = ""
+        if strange := next((p for p in (*raw.results, *raw.params) if p.space != "param"), None):
+            hint = "write .param, and ld.param or st.param"
+            raise self.error(strange.at, f".{strange.space} parameters of a function are not supported", hint)
+        results, params = (kernel_params(p, self.scope, self.pos) for p in (raw.results, raw.params))
+        self.inside_kernel = True
+        body = None if raw.body is None else self.collect(raw.body.body)
+        self.inside_kernel = False
+        name = splice(raw.name, self.scope)
+        self.emit(Function(name, results, params, body, raw.linkage, self.pos(raw.at)), raw.at)
 
     def head(self, raw: tree.Header) -> None:
         before = self.header.setdefault(raw.kind, raw.value)
@@ -358,6 +390,7 @@ _HANDLERS: dict[type, Callable[[_Expander, Any], None]] = {
     tree.RawDirective: _Expander.directive,
     tree.Declaration: _Expander.declaration,
     tree.RawKernel: _Expander.kernel,
+    tree.RawFunction: _Expander.function,
     tree.Header: _Expander.head,
     tree.Define: _Expander.define,
     tree.Let: _Expander.let,

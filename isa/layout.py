@@ -9,7 +9,7 @@ from isa.declarations import type_bytes
 from isa.errors import AssemblyError, Diagnostic
 from isa.operands import Symbol, constant
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
-from isa.syntax import Block, Float, Int, Kernel, Module, Param, Stmt, VarDecl
+from isa.syntax import Block, Float, Function, Instr, Int, Kernel, Module, Param, Stmt, Sym, VarDecl
 
 # Bytes of all variables of a space: CUDA programming guide, "Compute Capabilities" (constant, local); the shared window
 # of an address; for global memory our own, since its image travels with the program.
@@ -35,8 +35,11 @@ class Layout:
         self._shared: dict[str, tuple[VarDecl, int]] = {}  # variables and the address behind each
         self._ends = {"shared": SHARED_BASE, "local": 0}
         self._placed: dict[int, Symbol] = {}
+        self.functions = _functions(module)
         variables = [item for item in module.items if isinstance(item, VarDecl)]
-        for decl in sorted([*variables, *_variables(kernel.body)], key=lambda v: v.count is None):
+        bodies = [kernel.body, *(f.body for f in _called(kernel.body, self.functions).values() if f.body)]
+        inside = [decl for body in bodies for decl in _variables(body)]
+        for decl in sorted([*variables, *inside], key=lambda v: v.count is None):
             self._placed[id(decl)] = self._place(decl)
         self.symbols |= {v.name: self.place(v) for v in variables}
         for param in kernel.params:
@@ -80,7 +83,7 @@ class Layout:
         if decl.space in ("global", "const"):
             self.image += bytes(-len(self.image) % align)
             address = GLOBAL_BASE + len(self.image)
-            data = b"".join(_bytes(decl, item) for item in decl.init)
+            data = b"".join(self._bytes(decl, item) for item in decl.init)
             self.image += data + bytes(max(0, (decl.count or 0) * size - len(data)))
             return Symbol(decl.name, decl.space, address)
         address = -(-self._ends[decl.space] // align) * align
@@ -88,6 +91,19 @@ class Layout:
         if decl.space == "shared":
             self._shared[decl.name] = (decl, self._ends["shared"])
         return Symbol(decl.name, decl.space, address)
+
+    def _bytes(self, decl: VarDecl, item: object) -> bytes:
+        """An initial value: a constant, or the address of a .global or .const variable declared before."""
+        element = decl.type.rpartition(".")[2]
+        if isinstance(item, Sym):
+            found = next((s for s in self._placed.values() if s.name == item.name), None)
+            if found is None or found.space not in ("global", "const") or type_bytes(element) != 8:
+                hint = "only 64-bit variables hold addresses, of .global and .const variables that are declared before"
+                raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' cannot hold the address of '{item.name}'", hint)])
+            return struct.pack("<Q", found.address + item.offset)
+        if not isinstance(item, Int | Float):
+            raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants and addresses")])
+        return struct.pack("<Q", constant(item, element).bits)[: type_bytes(element)]
 
     def _fits(self, decl: VarDecl, size: int) -> None:
         if decl.space not in MOST:
@@ -107,19 +123,32 @@ class Layout:
         self.param_bytes = offset + size
 
 
-def _bytes(decl: VarDecl, item: object) -> bytes:
-    if not isinstance(item, Int | Float):
-        raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants")])
-    element = decl.type.rpartition(".")[2]
-    return struct.pack("<Q", constant(item, element).bits)[: type_bytes(element)]
-
-
-
-
 def _variables(body: Iterable[Stmt]) -> Iterator[VarDecl]:
     """Every variable of a body, nested blocks included, in the order of the text."""
     for statement in body:
-        if isinstance(statement, VarDecl):
+        if isinstance(statement, VarDecl) and statement.space != "param":
             yield statement
         elif isinstance(statement, Block):
             yield from _variables(statement.body)
+
+
+def _functions(module: Module) -> dict[str, Function]:
+    """The functions of a module by name, those with a body before prototypes."""
+    functions = [item for item in module.items if isinstance(item, Function)]
+    return {f.name: f for f in sorted(functions, key=lambda f: f.body is not None)}
+
+
+def _called(body: Iterable[Stmt], functions: dict[str, Function]) -> dict[str, Function]:
+    """The functions that a body calls, directly or not."""
+    found: dict[str, Function] = {}
+    waiting = [body]
+    while waiting:
+        for statement in waiting.pop():
+            if isinstance(statement, Block):
+                waiting.append(statement.body)
+            elif isinstance(statement, Instr) and statement.opcode.startswith("call"):
+                for name in (o.name for o in statement.operands if isinstance(o, Sym)):
+                    if name in functions and name not in found:
+                        found[name] = functions[name]
+                        waiting.append(functions[name].body or ())
+    return found

@@ -10,16 +10,19 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+from isa import calls
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.layout import Layout
 from isa.matching import match
 from isa.micro import MICROS, Micro
 from isa.operands import Symbol
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
-from isa.syntax import Block, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, VarDecl
+from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, Sym, VarDecl
 
 KINDS = {"pred": "p"} | {f"{c}{w}": "r" for c in "bus" for w in (8, 16, 32)} | {f"{c}64": "d" for c in "busf"}
 KINDS |= {"b128": "q", "f16": "r", "f16x2": "r", "f32": "r", "bf16": "r", "bf16x2": "r"}
@@ -78,6 +81,7 @@ class Scope:
         self.ranges: dict[str, tuple[int, str]] = {}
         self.registers: dict[str, tuple[VReg | Quad, str]] = {}
         self.labels: dict[str, str] = {}
+        self.targets: dict[str, tuple[str, ...]] = {}  # of .branchtargets
         self.symbols: dict[str, Symbol] = {}
         self.taken: dict[str, Pos] = {}  # every name declared here and where, ranges as `%r<`
 
@@ -135,6 +139,7 @@ class Lowering:
         self._role = ""
         self._errors: list[AssemblyError] = []
         self._carry: VReg | None = None
+        self.calls: list[calls.Call] = []  # functions that the walk is inside, outermost first
 
     # ---- Emitter ----
 
@@ -171,6 +176,50 @@ class Lowering:
         """A fresh virtual register of kind r, d or p."""
         self.code.registers += 1
         return VReg(self.code.registers - 1, kind)
+
+    @property
+    def guard(self) -> PredSource | None:
+        """The guard of the current instruction."""
+        return self._guard
+
+    @property
+    def leave(self) -> str | None:
+        """The label behind the function that the walk is inside."""
+        return self.calls[-1].end if self.calls else None
+
+    @contextmanager
+    def under(self, guard: PredSource | None) -> Iterator[None]:
+        """Operations under another guard than the instruction's."""
+        before, self._guard = self._guard, guard
+        try:
+            yield
+        finally:
+            self._guard = before
+
+    def branch(self, guard: PredSource, label: str) -> None:
+        """A branch of the lanes where `guard` holds, whatever the instruction's own guard."""
+        with self.under(guard):
+            self(MICROS["BRA"], None, label=label)
+
+    def fresh_label(self, stem: str) -> str:
+        """A label that no program can write."""
+        self._scopes += 1
+        return f"{stem}@{self._scopes}@"
+
+    def call(self, name: str, results: list[Any], arguments: list[Any]) -> None:
+        """The body of a function in place (`isa.calls`)."""
+        calls.call(self, name, results, arguments)
+
+    def body(self, body: tuple[Stmt, ...], symbols: dict[str, Symbol]) -> None:
+        """The body of a function, which sees the module and its parameters."""
+        self._scopes += 1
+        scope = Scope(None, self._scopes)
+        scope.symbols |= symbols
+        self._block(body, scope)
+
+    def written(self, word: Value) -> Value:
+        """A register, or zero when no operation before this one writes it."""
+        return word if any(word in op.results for op in self.code.ops) else Const(0)
 
     def carry(self) -> VReg:
         """The carry flag of the condition code."""
@@ -220,13 +269,27 @@ class Lowering:
         """The unique spelling of a label in scope."""
         return next((s.labels[name] for s in self._scope.chain() if name in s.labels), None)
 
+    def targets(self, name: str) -> list[str] | None:
+        """The unique spellings of the labels of a .branchtargets in scope; None when there is none."""
+        listed = next((s.targets[name] for s in self._scope.chain() if name in s.targets), None)
+        if listed is None:
+            return None
+        found = [self.label(item) for item in listed]
+        if None in found:
+            raise self.error(f"there is no label '{listed[found.index(None)]}' here")
+        return [label for label in found if label is not None]
+
+    def function(self, name: str) -> bool:
+        """Whether a name is a .func of the module."""
+        return name in self.layout.functions
+
     def special(self, name: str) -> bool:
         """Whether a name is a special register."""
         return name in importlib.import_module("isa.ops.special").SPECIAL
 
     def known(self) -> list[str]:
         """Every name in scope, for suggestions."""
-        names: list[str] = [*self.layout.symbols, *importlib.import_module("isa.ops.special").SPECIAL]
+        names: list[str] = [*self.layout.symbols, *self.layout.functions, *importlib.import_module("isa.ops.special").SPECIAL]
         for scope in self._scope.chain():
             names += [*scope.declared, *scope.symbols, *scope.labels]
             names += [f"{p}{i}" for p, (count, _) in scope.ranges.items() for i in range(min(count, 512))]
@@ -263,7 +326,11 @@ class Lowering:
                 scope.labels[statement.name] = f"{statement.name}@{scope.serial}"
             elif isinstance(statement, VarDecl):
                 self._once(f"'{statement.name}'", scope.claim(statement.name, statement.pos), statement.pos)
-                scope.symbols[statement.name] = self.layout.place(statement)
+                own = statement.space == "param"
+                scope.symbols[statement.name] = calls.variable(self, statement) if own else self.layout.place(statement)
+        for label, table in pairwise(body):
+            if isinstance(label, Label) and isinstance(table, Directive) and table.name == "branchtargets":
+                scope.targets[label.name] = tuple(item.name for item in table.args if isinstance(item, Sym))
         for statement in body:
             self._statement(statement)
         self._scope = outer

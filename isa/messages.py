@@ -14,7 +14,7 @@ PUNCTUATION = {
     "RBRACE": "}", "EQUAL": "=", "MORETHAN": ">", "COLON": ":", "IN": "in",
 }  # fmt: skip
 DIRECTIVES = (
-    ".version", ".target", ".address_size", ".entry", ".visible", ".extern", ".reg", ".shared", ".global", ".const",
+    ".version", ".target", ".address_size", ".entry", ".func", ".visible", ".extern", ".reg", ".shared", ".global", ".const",
     ".local", ".param", ".align", ".pragma", ".define", ".let", ".assert", ".include", ".for", ".if", ".elif", ".else",
     ".macro", ".role", ".maxntid", ".reqntid", ".maxnreg", ".minnctapersm", ".branchtargets",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from isa.errors import nearest
 from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Half, NotPred, ParamWord, PredConst, Quad, Special, Value, VReg
+from isa.registry import Address, Const, Half, LocalParam, NotPred, ParamWord, PredConst, Quad, Special, Value, VReg
 from isa.syntax import Addr, Float, Int, Neg, Not, Operand, Pos, Reg, Sink, Sym, TensorAddr, Vec
 
 WIDTHS = {
@@ -42,6 +42,7 @@ class Symbol:
     name: str
     space: str  # "shared", "global", "const", "local", "param"
     address: int
+    words: tuple[VReg, ...] = ()  # of a parameter of a function: where it is instead
 
 
 class Names(Protocol):
@@ -52,6 +53,8 @@ class Names(Protocol):
     def register(self, name: str) -> tuple[VReg | Quad, str] | None: ...
     def symbol(self, name: str) -> Symbol | None: ...
     def label(self, name: str) -> str | None: ...
+    def targets(self, name: str) -> list[str] | None: ...
+    def function(self, name: str) -> bool: ...
     def special(self, name: str) -> bool: ...
     def known(self) -> list[str]: ...
     def source_line(self, pos: Pos) -> str: ...
@@ -72,6 +75,12 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
         return _vector(node, kind, names, destination, relaxed)
     if kind == "label":
         return _label(node, names)
+    if kind == "labels":
+        return _targets(node, names)
+    if kind == "function":
+        return _function(node, names)
+    if kind == "arguments":
+        return [_argument(item, names, destination) for item in (node.items if isinstance(node, Vec) else (node,))]
     if kind == "imm":
         if not isinstance(node, Int):
             raise OperandError(f"expected a constant, found {describe(node)}")
@@ -213,6 +222,8 @@ def _symbol(node: Sym, names: Names) -> Symbol:
 
 def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
     symbol = _symbol(node, names)
+    if symbol.words:
+        raise OperandError(f"the address of the function parameter '{node.name}' is not supported", "use ld.param", 50)
     if kind[0] == "f" or (kind != "any" and WIDTHS[kind] < 32):
         raise OperandError(f"the address of '{node.name}' cannot be a .{kind} operand")
     address = symbol.address + node.offset + (PARAM_BASE if symbol.space == "param" else 0)
@@ -220,7 +231,7 @@ def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
     return Const(address if wide else address & 0xFFFFFFFF, "d" if wide else "r")
 
 
-def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | ParamWord:
+def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | ParamWord | LocalParam:
     if not isinstance(node, Addr):
         hint = f"write [{node.name}]" if isinstance(node, Reg | Sym) else ""
         raise OperandError(f"expected an address in brackets, found {describe(node)}", hint)
@@ -231,6 +242,8 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
         if kind == "param":
             if symbol.space != "param":
                 raise OperandError(f"'{symbol.name}' is a .{symbol.space} variable, not a parameter", rank=1)
+            if symbol.words:
+                return LocalParam(symbol.words, node.offset)
             return ParamWord(symbol.address + node.offset, "d" if wide else "r")
         if kind != "addr" and symbol.space != kind:
             raise OperandError(f"'{symbol.name}' is in .{symbol.space}, the instruction accesses .{kind}", rank=1)
@@ -284,3 +297,25 @@ def _label(node: Operand, names: Names) -> str:
     if label is None:
         raise OperandError(f"there is no label '{node.name}' here", nearest(node.name, names.known()), 100)
     return label
+
+
+def _targets(node: Operand, names: Names) -> list[str]:
+    found = names.targets(node.name) if isinstance(node, Sym) else None
+    if found is None:
+        raise OperandError(f"expected the label of a .branchtargets, found {describe(node)}", "", 100)
+    return found
+
+
+def _function(node: Operand, names: Names) -> str:
+    if not isinstance(node, Sym) or not names.function(node.name):
+        hint = nearest(node.name, names.known()) if isinstance(node, Sym) else "calls through registers are not implemented"
+        raise OperandError(f"expected the name of a function, found {describe(node)}", hint, 100)
+    return node.name
+
+
+def _argument(node: Operand, names: Names, destination: bool) -> LocalParam | Value:
+    node = _named(node, names)
+    symbol = names.symbol(node.name) if isinstance(node, Sym) else None
+    if symbol is not None and symbol.words:
+        return LocalParam(symbol.words)
+    return _scalar(node, "any", names, destination, False)

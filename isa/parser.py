@@ -13,7 +13,7 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
 from isa import tree
-from isa.errors import AssemblyError, Diagnostic, UnsupportedError
+from isa.errors import AssemblyError, Diagnostic
 from isa.messages import explain
 from isa.syntax import Addr, Float, Int, Pos, Reg, Sink, Str, Vec
 from isa.tree import At, Expr, Spelling
@@ -71,7 +71,6 @@ def _machinery() -> tuple[Lark, _Builder]:
         keep_all_tokens=True,
         maybe_placeholders=False,
         transformer=builder,
-        lexer_callbacks={"FUNC": builder.reject_function},
     )
     return parser, builder
 
@@ -114,11 +113,6 @@ class _Builder:
         if not re.fullmatch(r"[\w$]+", token) or token == "_":
             raise AssemblyError(self.finding(token, f"'{token}' is not a name", "use letters, digits and _"))
         return str(token)
-
-    def reject_function(self, token: Token) -> Token:
-        """`.func` needs a calling convention, which no emulated kernel has."""
-        hint = "inline the body, or write it as a .macro"
-        raise UnsupportedError(self.finding(token, "device functions (.func) are not supported", hint))
 
     # ---- lists ----
 
@@ -206,6 +200,15 @@ class _Builder:
         params = next((c for c in children if isinstance(c, tuple)), ())
         performance = tuple(c for c in children if isinstance(c, tree.RawDirective))
         return tree.RawKernel(linkage, self.spelling(name), params, performance, children[-1], self.at(name))
+
+    def function(self, children: list[Any]) -> tree.RawFunction:
+        linkage = str(children[0])[1:] if children[0].type == "LINKAGE" else ""
+        at = next(k for k, c in enumerate(children) if isinstance(c, Token) and c.type == "NAME")
+        results = next((c for c in children[:at] if isinstance(c, tuple)), ())
+        params = next((c for c in children[at:] if isinstance(c, tuple)), ())
+        body = children[-1] if isinstance(children[-1], tree.RawBlock) else None
+        name = children[at]
+        return tree.RawFunction(linkage, self.spelling(name), results, params, body, self.at(name))
 
     def directive(self, children: list[Any]) -> tree.RawDirective:
         token = children[0]

@@ -10,6 +10,7 @@ from isa.syntax import (
     Block,
     Directive,
     Float,
+    Function,
     Guard,
     Instr,
     Int,
@@ -80,6 +81,8 @@ def guard_text(guard: Guard | None) -> str:
 def instr_text(instr: Instr) -> str:
     """One instruction with its guard and semicolon."""
     operands = ", ".join(map(operand_text, instr.operands))
+    if instr.opcode.split(".")[0] == "call":
+        operands = operands.replace("{", "(").replace("}", ")")
     return f"{guard_text(instr.guard)}{instr.opcode}{' ' if operands else ''}{operands};"
 
 
@@ -117,6 +120,8 @@ class _Printer:
         for item in module.items:
             if isinstance(item, Kernel):
                 yield from self.kernel(item)
+            elif isinstance(item, Function):
+                yield from self.function(item)
             else:
                 yield from self.statement(item, "")
 
@@ -132,6 +137,18 @@ class _Printer:
         for statement in kernel.body:
             yield from self.statement(statement, "\t")
         yield "}"
+
+    def function(self, function: Function) -> Iterator[str]:
+        self.role = ""
+        yield ""
+        linkage = f".{function.linkage} " if function.linkage else ""
+        results, params = (f"({', '.join(map(self.param, p))})" if p else "" for p in (function.results, function.params))
+        yield f"{linkage}.func {results} {function.name}{params}{';' if function.body is None else ''}"
+        if function.body is not None:
+            yield "{"
+            for statement in function.body:
+                yield from self.statement(statement, "\t")
+            yield "}"
 
     def param(self, param: Param) -> str:
         attributes = " ".join(f".{word}" for word in param.attributes)
@@ -167,6 +184,8 @@ class _Printer:
     def variable(self, variable: VarDecl) -> str:
         linkage = f".{variable.linkage} " if variable.linkage else ""
         count = "" if variable.count is None else variable.count
+        if variable.space == "param" and variable.count == 1 and not variable.type.endswith("8"):
+            return f".param {_type(variable.type)} {variable.name};"  # ptxas: no array where a scalar is passed
         init = " = {" + ", ".join(map(operand_text, variable.init)) + "}" if variable.init else ""
         kind = f".{variable.space} .align {variable.align} {_type(variable.type)}"
         return f"{linkage}{kind} {variable.name}[{count}]{init};"

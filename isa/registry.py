@@ -37,6 +37,8 @@ a name in `sets`    the type that the chosen member names
 "vec:T:N"           an opcode with .v2/.v4/.v8 are "vec:T:N" by default; elements `_` are None
 "imm"               a constant: Python int
 "label"             str, for `e(BRA, None, label=m.target)`
+"labels"            the list of labels of a .branchtargets, by its name
+"function"          str, the name of a .func;  "arguments": a list of LocalParam and values
 "desc"              "b64"
 "any"               register or constant of any type (constants are 32 bits wide)
 "special"           a special register: `Special(name)`; every other kind refuses those
@@ -60,6 +62,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -100,6 +103,14 @@ class ParamWord:
 
     offset: int
     kind: str = "r"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalParam:
+    """A place in a `.param` variable of a function or a call: its words in registers, and a byte offset."""
+
+    words: tuple[VReg, ...]
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,10 @@ class Emitter(Protocol):
 
     target: str  # "sm_90a"
     pos: Pos
+    @property
+    def guard(self) -> VReg | NotPred | PredConst | None: ...
+    @property
+    def leave(self) -> str | None: ...  # inside a function the label behind it
 
     @property
     def param_bytes(self) -> int: ...  # of the kernel
@@ -174,6 +189,10 @@ class Emitter(Protocol):
     def tmp(self, kind: str = "r") -> VReg: ...
     def quad(self) -> Quad: ...
     def carry(self) -> VReg: ...  # the carry flag of the kernel
+    def written(self, word: Value) -> Value: ...  # a register's value, zero when nothing before wrote it
+    def branch(self, guard: VReg | NotPred | PredConst, label: str) -> None: ...  # whatever the instruction's guard
+    def under(self, guard: VReg | NotPred | PredConst | None) -> AbstractContextManager[None]: ...
+    def call(self, name: str, results: list[Any], arguments: list[Any]) -> None: ...  # a function in place
     def lo(self, x: Value) -> Value: ...
     def hi(self, x: Value) -> Value: ...
     def error(self, message: str, hint: str = "", operand: Operand | None = None) -> Exception: ...

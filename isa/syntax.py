@@ -219,6 +219,18 @@ class Kernel:
     pos: Pos
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A `.func`; `body` None: a prototype."""
+
+    name: str
+    results: tuple[Param, ...]
+    params: tuple[Param, ...]
+    body: tuple[Stmt, ...] | None
+    linkage: str
+    pos: Pos
+
+
 Stmt = Instr | Label | RegDecl | VarDecl | Block | Directive
 
 
@@ -229,7 +241,7 @@ class Module:
     version: str
     target: str
     address_size: int
-    items: tuple[VarDecl | Kernel | Directive, ...]
+    items: tuple[VarDecl | Kernel | Function | Directive, ...]
     file: str
     defines: dict[str, int | float | str] = field(default_factory=dict)
     target_at: Pos | None = field(default=None, compare=False)  # of the `.target` line

@@ -177,6 +177,18 @@ class RawKernel:
 
 
 @dataclass(slots=True)
+class RawFunction:
+    """`.func (results) name (params)`; without a body a prototype."""
+
+    linkage: str
+    name: Spelling
+    results: tuple[Declaration, ...]
+    params: tuple[Declaration, ...]
+    body: RawBlock | None
+    at: At
+
+
+@dataclass(slots=True)
 class Header:
     """`.version`, `.target`, `.address_size`."""
 
@@ -245,7 +257,7 @@ class Role:
 
 
 Raw = (
-    RawInstr | RawLabel | Declaration | RawDirective | RawBlock | RawKernel
+    RawInstr | RawLabel | Declaration | RawDirective | RawBlock | RawKernel | RawFunction
     | Header | Define | Let | Assert | Include | For | If | Macro | Role
 )  # fmt: skip
 
@@ -265,8 +277,8 @@ def walk(body: Iterable[Raw]) -> Iterator[Raw]:
         yield raw
         if isinstance(raw, RawBlock):
             yield from walk(raw.body)
-        elif isinstance(raw, RawKernel | For | Macro):
-            yield from walk(raw.body.body)
+        elif isinstance(raw, RawKernel | For | Macro | RawFunction):
+            yield from walk(raw.body.body if raw.body else ())
         elif isinstance(raw, If):
             for _, arm in raw.arms:
                 yield from walk(arm.body)

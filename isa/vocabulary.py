@@ -19,7 +19,6 @@ INSTEAD = (
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
     | dict.fromkeys(("vadd", "vsub", "vmad", "vabsdiff", "vmax", "vmin", "vset"), _PARTS)
     | dict.fromkeys(("wmma", "tcgen05"), _TENSOR)
-    | {"brx": "use setp and bra", "call": "write a .macro, or inline the body"}
 )
 
 

@@ -10,7 +10,7 @@ from isa.micro import Micro, unit
 from isa.ops.address import offset_of, shared_whole
 from isa.ops.move import MOV, PRMT
 from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Emitter, Match, ParamWord, Value, instruction
+from isa.registry import Address, Const, Emitter, LocalParam, Match, ParamWord, Value, instruction
 
 _DOC = "imm: memory word; the list: rows of the elements"
 LDG = unit("LDG", "U->L", "ldg", "ld_global", _DOC, "loads")
@@ -113,7 +113,7 @@ _SETS = {
     "SCOPE": (".cta", ".cluster", ".gpu", ".sys"),
     "SHARED": (".shared", ".shared::cta", ".shared::cluster"),
     "LCONST": (".local", ".const"),
-    "PARAM": (".param", ".param::entry"),
+    "PARAM": (".param", ".param::entry", ".param::func"),
 }
 _ORDER = "accesses of the model take effect in program order at issue, which is stronger"
 _CACHE = "a cache hint: changes no value, and the model has no L1"
@@ -177,10 +177,10 @@ def ld_local(e: Emitter, m: Match) -> None:
 @instruction(
     "ld.PARAM{.weak}{.COP}{.VEC}.TYPE d, [a];",
     sets=_SETS,
-    ignored=_IGNORED | {".param::entry": "the only parameters that kernels have"},
+    ignored=_IGNORED | {".param::entry": "the name says whose it is", ".param::func": "the name says whose it is"},
 )
 def ld_param(e: Emitter, m: Match) -> None:
-    """d = a kernel parameter (PTX ISA 9.7.9.8): copies of words that are there from launch on.
+    """d = a parameter (PTX ISA 9.7.9.8): copies of words that are there from launch on, or in registers in functions.
 
     Bytes and half words are cut out of the 32-bit word that holds them.  An address in a register is a
     load from the window of the parameters, in which it wraps at 32 bits.
@@ -195,14 +195,41 @@ def ld_param(e: Emitter, m: Match) -> None:
         offset = m.a.offset + i * size
         if offset % size:
             raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
-        if not 0 <= offset <= e.param_bytes - size:
-            raise e.error(f"bytes {offset} to {offset + size - 1} are outside the {e.param_bytes} bytes of parameters")
         if size < 4:
             selector = _extract(offset % 4, size, m["TYPE"].startswith("s"))
-            e(PRMT, d, ParamWord(offset & ~3), Const(0), Const(selector))
+            e(PRMT, d, _param_word(e, m, offset, size), Const(0), Const(selector))
         else:
             for k, row in enumerate(rows(e, [d], size)):
-                e(MOV, row, ParamWord(offset + 4 * k))
+                e(MOV, row, _param_word(e, m, offset + 4 * k, 4))
+
+
+def _param_word(e: Emitter, m: Match, offset: int, size: int) -> Value:
+    """The word that holds the bytes at an offset of a parameter."""
+    local = isinstance(m.a, LocalParam)
+    most = 4 * len(m.a.words) if local else e.param_bytes
+    if not 0 <= offset <= most - size:
+        raise e.error(f"bytes {offset} to {offset + size - 1} are outside the {most} bytes of parameters")
+    word: Value = m.a.words[offset // 4] if local else ParamWord(offset & ~3)
+    return word
+
+
+@instruction("st.PARAM{.weak}{.VEC}.TYPE [a], b;", sets=_SETS | {"PARAM": (".param", ".param::func")}, ignored=_IGNORED)
+def st_param(e: Emitter, m: Match) -> None:
+    """A parameter of a call, or a result of a function, = b (PTX ISA 9.7.9.11): words in registers."""
+    if not isinstance(m.a, LocalParam):
+        raise e.error("parameters of a kernel cannot be written", operand=m.operand("a"))
+    elements, size = _elements(e, m, m.b)
+    for i, value in enumerate(elements):
+        offset = m.a.offset + i * size
+        if offset % size:
+            raise e.error(f"the parameter byte {offset} is not aligned to {size} bytes", operand=m.operand("a"))
+        if size >= 4:
+            for k, row in enumerate(rows(e, [value], size)):
+                e(MOV, _param_word(e, m, offset + 4 * k, 4), row)
+            continue
+        word, at = _param_word(e, m, offset, size), offset % 4
+        selector = sum((4 + k - at if at <= k < at + size else k) << 4 * k for k in range(4))
+        e(PRMT, word, e.written(word), value, Const(selector))
 
 
 def _extract(at: int, size: int, signed: bool) -> int:

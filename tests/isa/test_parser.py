@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lark import Lark, logger
 
 from isa import tree
-from isa.errors import AssemblyError, UnsupportedError
+from isa.errors import AssemblyError
+from isa.expand import expand
 from isa.parser import parse
 from isa.syntax import Addr, Float, Int, Reg, Sink, Vec
 
@@ -198,7 +199,12 @@ def test_an_error_shows_the_line_and_a_caret() -> None:
     assert str(caught.value).splitlines() == expected
 
 
-def test_device_functions_are_reported_as_unsupported() -> None:
-    with pytest.raises(UnsupportedError, match="device functions") as caught:
-        parse(".visible .func (.reg .b32 r) f (.reg .b32 a) { ret; }", "x")
-    assert caught.value.exit_code == 4 and caught.value.diagnostics[0].pos.col == 10
+def test_functions_and_prototypes() -> None:
+    text = ".extern .func (.param .b32 r) f (.param .b64 a, .param .b64 b); .func g { ret; } .func (.param .b32 r) h () { ret; }"
+    names = [(raw.name, len(raw.results), len(raw.params), raw.body is None) for raw in parse(text, "x").body]
+    assert names == [("f", 1, 2, True), ("g", 0, 0, False), ("h", 1, 0, False)]
+
+
+def test_function_parameters_in_registers_are_refused() -> None:
+    with pytest.raises(AssemblyError, match=".reg parameters of a function are not supported"):
+        expand(".version 8.0 .target sm_90a .func (.reg .b32 r) f (.reg .b32 a) { ret; }", "x", {}, ())

@@ -24,11 +24,16 @@ HEAD = """.version 8.6
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
 .const .align 16 .b8 table[64];
+.func work() {{ ret; }}
+.func take(.param .b32 x) {{ ret; }}
+.func (.param .b32 y) give() {{ st.param.b32 [y], 1; ret; }}
+.func (.param .b32 y) both(.param .b32 x) {{ st.param.b32 [y], 1; ret; }}
 .visible .entry k(.param .align 16 .b8 block[64])
 {{
     .reg .b16 %h<99>; .reg .b32 %r<999>; .reg .f32 %f<999>; .reg .b64 %l<99>; .reg .f64 %d<9>; .reg .pred %p<9>; .reg .b128 %q<9>; .reg .b8 %c<99>;
-    .local .align 16 .b8 stack[64];
+    .local .align 16 .b8 stack[64]; .param .align 16 .b8 passed[64];
 THERE:
+TABLE: .branchtargets THERE;
 """
 WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f64": "d", "f32": "f", "b128": "q", "pred": "p", "any": "r"}
 NARROW = {"b8": "c"} | dict.fromkeys(["u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
@@ -83,10 +88,17 @@ def _operands(form: Form, slot: Slot, chosen: dict[str, str], words: tuple[str, 
 def _plain(kind: str, k: int) -> Iterator[str]:
     if kind in ADDRESSES or kind in ("addr", "global"):
         yield ADDRESSES.get(kind, "[%l90]")
+        yield "[passed]"
     elif kind == "imm":
         yield from map(str, NUMBERS)
     elif kind == "label":
         yield "THERE"
+    elif kind == "labels":
+        yield "TABLE"
+    elif kind == "function":
+        yield from ("work", "take", "give", "both")
+    elif kind == "arguments":
+        yield f"(%r{k})"
     elif kind == "special":
         yield from ("%tid.x", "%clock64", "%tid", "%is_explicit_cluster")
     else:

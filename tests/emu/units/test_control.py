@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isa.errors import AssemblyError
+
 LANES = np.arange(32, dtype=np.uint32)
 OUT = "mov.u32 %r0, %tid.x; mul.wide.u32 %d0, %r0, 4; add.u64 %d0, %out, %d0;"
 
@@ -303,3 +305,32 @@ def test_trap_is_a_fault_with_line_and_lane(ptx: Any) -> None:
     (finding,) = result.findings
     assert (finding.rule, finding.severity, result.exit_code()) == ("TRAP", "fault", 6)
     assert "warp 0, lane 9" in finding.message and "trap" in finding.message
+
+
+def test_indexed_branches(ptx: Any) -> None:
+    """Every lane to its own label, guarded and not; the paths meet again."""
+    out = np.zeros((2, 32), np.uint32)
+    body = """mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 3; mul.wide.u32 %d0, %r1, 4; add.u64 %d0, %out, %d0; setp.lt.u32 %p1, %r1, 16;
+        TABLE: .branchtargets ZERO, ONE, TWO, ZERO;
+        brx.idx %r2, TABLE;
+        ZERO: mov.u32 %r3, 100; bra MEET;
+        ONE: mov.u32 %r3, 101; bra MEET;
+        TWO: mov.u32 %r3, 102;
+        MEET: activemask.b32 %r4; popc.b32 %r4, %r4; add.u32 %r3, %r3, %r4; st.global.u32 [%d0], %r3;
+        mov.u32 %r3, 7;
+        OTHER: .branchtargets A, B;
+        @%p1 brx.idx.uni %r2, OTHER;
+        bra END;
+        A: mov.u32 %r3, 8; bra END;
+        B: mov.u32 %r3, 9;
+        END: st.global.u32 [%d0+128], %r3;"""
+    result = ptx.run(body, "u64 out", [out])
+    assert not result.findings, result.findings
+    lanes = np.arange(32)
+    assert out[0].tolist() == [132 + (lane % 4 if lane % 4 < 3 else 0) for lane in lanes]
+    assert out[1].tolist() == [7 if lane >= 16 else 8 if lane % 4 == 0 else 9 for lane in lanes]
+
+
+def test_an_indexed_branch_needs_its_list(ptx: Any) -> None:
+    with pytest.raises(AssemblyError, match="expected the label of a .branchtargets"):
+        ptx.assemble("THERE: brx.idx %r1, THERE;")
