@@ -45,6 +45,7 @@ from emu.state import (
     WARPGROUPS,
     WGROUP,
 )
+from isa.budget import entry_cap
 from isa.program import SHARED_BASE, Program
 
 QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
@@ -218,9 +219,10 @@ class StreamingMultiprocessor:
 
 
 def entry_registers(program: Program, machine: Machine) -> int:
-    """Registers a thread at launch: .maxnreg when given, else the program's count in allocation units."""
+    """Registers a thread at launch in allocation units: .maxnreg when given, else the program's count, of which
+    `ptxas` would spill what `isa.budget.entry_cap` does not allow."""
     unit = int(machine.value("sm.register_unit"))
-    wanted = program.max_registers or program.registers
+    wanted = program.max_registers or min(program.registers, entry_cap(program))
     return -(-max(wanted, 1) // unit) * unit
 
 

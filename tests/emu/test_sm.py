@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ def test_occupancy(ptx: Any, threads: int, registers: int, shared: int, ctas: in
 
 def test_registers_come_in_units(ptx: Any) -> None:
     assert entry_registers(ptx.assemble("", directives=".maxnreg 33").program, ptx.machine()) == 40
+    for block, count in ((256, 256), (512, 128), (1024, 64)):  # what a block leaves of the file: the rest would be spilled
+        program = replace(ptx.assemble("", directives=f".reqntid {block}").program, registers=300)
+        assert entry_registers(program, ptx.machine()) == count and occupancy(program, ptx.machine(), block, 1024) == 1
 
 
 def test_shared_window_covers_the_systems_part(ptx: Any) -> None:
