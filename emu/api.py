@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from emu.chaos import Chaos
+from emu.chip import Chip, Progress
 from emu.collect import collect
 from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
 from emu.order import scheduling
 from emu.result import Result
-from emu.sm import Shape, StreamingMultiprocessor, occupancy, shared_window
-from emu.state import FINISHED
+from emu.sm import Shape, occupancy, shared_window
 from isa.assembler import Assembly, assemble
 from isa.program import Program
 
@@ -79,16 +79,19 @@ def launch(
     shared_bytes: int = 0,
     max_cycles: int | None = None,
     chaos: Chaos | int | str | None = None,
+    threads: int = 1,
+    warm: bool = False,
+    progress: Progress | None = None,
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
     `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
     anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
     shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
-    perturbations an SM.  Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
+    perturbations an SM.  SMs run on `threads` threads, which changes nothing but the time it takes; `warm` starts with the arrays
+    in L2, as after an earlier launch; `progress(ended, all)` is told the CTAs now and then.
+    Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
-
-    CTA i runs on SM i mod the SMs of the chip; SMs do not yet compete for L2 and HBM.
     """
     if not isinstance(machine, Machine):
         machine = load_machine(machine)
@@ -96,24 +99,12 @@ def launch(
     shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
     memory = MemoryMap(program)
     memory.bind(args)
-    ctas = int(np.prod(shape.grid))
-    sms = min(int(machine.value("chip.sms")), ctas)
-    linked = kernel.linked(machine)
+    if threads < 1:
+        raise LaunchError(f"threads must be 1 or more, not {threads}")
     disturbance = Chaos.of(chaos)
-    done: list[StreamingMultiprocessor] = []
-    touched: np.ndarray | None = None
-    for k in range(sms):
-        sm = StreamingMultiprocessor(program, machine, linked, shape, memory, k)
-        if disturbance:
-            sm.disturb(disturbance)
-        if touched is not None:
-            sm.touched[:] = touched
-        status = sm.run(range(k, ctas, sms), max_cycles or DEFAULT_MAX_CYCLES)
-        touched = sm.touched
-        done.append(sm.shed())
-        if status != FINISHED:
-            break
-    return collect(kernel.program, machine, shape, memory, done, disturbance)
+    chip = Chip(program, machine, kernel.linked(machine), shape, memory, warm, disturbance)
+    done = chip.run(max_cycles or DEFAULT_MAX_CYCLES, threads, progress)
+    return collect(kernel.program, machine, shape, memory, done, chip.host_seconds, disturbance)
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:

@@ -30,16 +30,16 @@ def collect(
     shape: Shape,
     memory: MemoryMap,
     sms: Sequence[StreamingMultiprocessor],
+    host: float,
     chaos: Chaos | None = None,
 ) -> Result:
-    """The Result of a launch whose SMs have run (the last one may have stopped early)."""
+    """The Result of a launch whose SMs have run (the last one may have stopped early) in `host` seconds."""
     stalls = sum((sm.stalls for sm in sms), np.zeros_like(sms[0].stalls))
     cycles = max(int(sm.sm["now"][0]) for sm in sms)
     active = sum(int(sm.sm["now"][0]) for sm in sms)
     selected = int(stalls[:, Reason.SELECTED].sum())
     clock = float(machine.value("clock.boost_mhz"))
     elapsed = cycles + round(machine.value("chip.launch_cy"))
-    host = sum(sm.host_seconds for sm in sms)
     result = Result(
         warpsmith_version=_version(),
         kernel=program.name,

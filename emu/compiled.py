@@ -99,8 +99,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def core(function: Callable[..., Any]) -> Any:
-    """Like `njit(cache=True)`, for the core and for the entry of a unit: what has machine code of its own."""
-    return njit(cache=True, error_model="numpy", pipeline_class=CoreCompiler)(function)
+    """Like `njit(cache=True)`, for the core and for the entry of a unit: what has machine code of its own.
+
+    Other threads run meanwhile.
+    """
+    return njit(cache=True, nogil=True, error_model="numpy", pipeline_class=CoreCompiler)(function)
 
 
 @intrinsic

@@ -19,7 +19,7 @@ FIELDS = (
     "bar_hop_cy", "bar_serve_cy", "bar_open_cy",
     "setmaxnreg_inc_cy", "setmaxnreg_dec_cy", "setmaxnreg_wake_cy",
     "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "mbar_poll_cy", "try_wait_limit_cy",
-    "l2_kb_cy256", "l2_latency_cy", "l2_atomic_cy", "hbm_kb_cy256", "hbm_latency_cy",
+    "answer_cy", "l2_kb_cy256", "l2_latency_cy", "l2_atomic_cy", "hbm_latency_cy", "store_queue_cy",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
     "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256", "copy_latency_cy", "copy_wake_cy",
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
@@ -74,18 +74,21 @@ def _barriers(v: Value) -> dict[str, float]:
 
 
 def _copies(v: Value) -> dict[str, float]:
-    """L2, HBM and the copy engine."""
+    """L2, HBM and the copy engine.  Nothing that the chip answers takes effect within `answer_cy`."""
+    copy_latency = v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy")
+    answers = (v("unit.l2.hit_cy"), v("unit.hbm.latency_cy"), copy_latency, v("unit.copy.latency_cy"), v("sm.turnaround_cy"))
     return {
+        "answer_cy": max(min(answers), 1),
+        "store_queue_cy": v("unit.l2.store_queue_b") / v("unit.tma.store_b_per_cy"),
         "l2_kb_cy256": KB / v("unit.l2.sm_b_per_cy"),
         "l2_latency_cy": v("unit.l2.hit_cy"),
         "l2_atomic_cy": v("unit.l2.atomic_cy"),
-        "hbm_kb_cy256": KB / v("unit.hbm.b_per_cy"),
         "hbm_latency_cy": v("unit.hbm.latency_cy"),
         "tma_queue": v("unit.tma.queue"),
         "tma_kb_cy256": KB / v("unit.tma.load_b_per_cy"),
         "tma_row_cy256": 256 * v("unit.tma.row_cy"),
         "tma_issue_cy": 0,
-        "tma_latency_cy": v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy"),
+        "tma_latency_cy": copy_latency,
         "tma_hbm_cy": v("unit.tma.hbm_extra_cy"),
         "store_kb_cy256": KB / v("unit.tma.store_b_per_cy"),
         "store_read_cy": v("unit.tma.store_latency_cy") - v("timing.bulk_wait.latency"),

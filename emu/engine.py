@@ -109,13 +109,13 @@ def run(S: Any, C: Any) -> None:
         if S.fault:
             t += 1
             break
-        if S.live_warps == 0 and S.ctas_left == 0 and S.jobs == 0 and S.copy_head == S.copy_tail:
+        if S.live_warps == 0 and S.open == 0 and S.jobs == 0 and S.copy_head == S.copy_tail:
             S.status = FINISHED
             t += 1
             break
         following = min(min(S.sub_next[0], S.sub_next[1]), min(S.sub_next[2], S.sub_next[3]))
         following = min(following, S.next_event)
-        if (following >= S.give_up and stuck(S)) or following >= NEVER:
+        if S.log_head == S.log_tail and ((following >= S.give_up and stuck(S)) or following >= NEVER):
             S.status = DEADLOCK
             t += 1
             break
@@ -205,6 +205,7 @@ def issue_unit(S: Any, C: Any, W: Any, I: Any, t: int, m: int, free_at: int, por
     code: int = call_unit(S.unit_at[I.kind], S, C, W, I, I.op, t, m)
     if S.chaos and code != RETRY and code != PARK:
         W.dep_ready = max(W.dep_ready, at(S, W, C_ISSUE, pc, t, t, t))
+    W.held, W.held_reason = W.dep_ready, W.dep_reason
     after_reason = W.reason
     W.reason = before_reason
     settle(S, W, I, pc, t, before, ld64(free_at), port_until)

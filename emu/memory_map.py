@@ -142,7 +142,7 @@ class MemoryMap:
         self._ranges.append((base, size, host, writable))
 
     def segments(self) -> tuple[np.ndarray, int]:
-        """The SEGMENT table and the lines that the line map must hold."""
+        """The SEGMENT table and the lines of all segments."""
         table = np.zeros(len(self._ranges), SEGMENT)
         lines = 0
         for k, (base, size, host, writable) in enumerate(self._ranges):

@@ -1,24 +1,23 @@
-"""The arrays of one SM, wired together, and the call into the core."""
+"""The arrays of one SM, wired together."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from emu.aligned import aligned
 from emu.chaos import Chaos
-from emu.config import configure
-from emu.generate import UNITS, advances, compiled_core, prepare, unit_address
+from emu.generate import CORE, UNITS, advances, code_address, compiled_file, prepare
 from emu.link import Linked, time_slots
-from emu.livelock import Watch
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.stalls import Reason
 from emu.state import (
     CELL,
+    CHIP,
     COPIES,
     COPY,
     CTA,
@@ -29,15 +28,15 @@ from emu.state import (
     HOT,
     JOB,
     JOBS,
-    LIMIT,
     NEVER,
     PERTURBATION,
     PERTURBATIONS,
     PIPES,
     QUANTUM,
     REASONS,
+    REQUEST,
+    REQUESTS,
     RUNNING,
-    SM,
     SUBPARTITIONS,
     TMAP,
     WARP,
@@ -48,7 +47,6 @@ from emu.state import (
 from isa.budget import entry_cap
 from isa.program import SHARED_BASE, Program
 
-QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
 PAGE = 1024
 
 
@@ -72,17 +70,23 @@ class Shape:
 
 
 class StreamingMultiprocessor:
-    """One SM.  `run` executes CTAs to the end; the state arrays can be looked at afterwards."""
+    """One SM: its state arrays, which can be looked at after a run (`emu.chip.Chip.run`)."""
 
     def __init__(
-        self, program: Program, machine: Machine, linked: Linked, shape: Shape, memory: MemoryMap, sm_id: int = 0
+        self,
+        program: Program,
+        machine: Machine,
+        linked: Linked,
+        shape: Shape,
+        memory: MemoryMap,
+        config: Any,
+        record: np.ndarray,
+        sm_id: int,
     ) -> None:
         from emu.units.tensor_math import SCRATCH_BYTES
 
         self.program, self.machine, self.shape, self.memory = program, machine, shape, memory
-        self.linked = linked
-        self.config = configure(machine)
-        self.sm = np.zeros(1, SM)
+        self.linked, self.config, self.sm = linked, config, record
         self.warps = np.zeros(WARP_SLOTS, WARP)
         self.ctas = np.zeros(CTA_SLOTS, CTA)
         self.groups = np.zeros(WARPGROUPS, WGROUP)
@@ -100,12 +104,12 @@ class StreamingMultiprocessor:
         self.cells = np.zeros(len(self.shared) // 8, CELL)
         self.events = np.zeros(EVENTS, EVENT)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
+        self.log = np.empty(REQUESTS, REQUEST)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
         self.times = np.zeros(WARP_SLOTS * time_slots(program), np.int64)
         self.constants = memory.constants()
-        self.segments, lines = memory.segments()
-        self.touched = np.zeros(lines, np.uint8)
+        self.segments, _ = memory.segments()
         self.scratch = aligned(SCRATCH_BYTES, np.uint8)
         self.fragments = aligned(12 * 32, np.uint32)
         self.copies = np.zeros(COPIES, COPY)
@@ -114,7 +118,8 @@ class StreamingMultiprocessor:
         self.staging = np.empty(JOBS * shape.shared_cta, np.uint8)
         self.perturbations = np.zeros(1, PERTURBATION)
         self.spinning: dict[int, list[int]] = {}  # warp slot -> the loop that it repeats for ever
-        self.host_seconds = 0.0
+        self.chip = np.zeros(1, CHIP)  # of which it is a part
+        self.answer: Callable[[], None] | None = None  # its requests, when no other SM moves
         self._wire(sm_id)
 
     def _wire(self, sm_id: int) -> None:
@@ -124,12 +129,13 @@ class StreamingMultiprocessor:
             "order_at": self.order, "warp_at": self.warps, "cta_at": self.ctas,
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
-            "touched_at": self.touched, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
+            "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
             "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data
+        S["weight"] = 1
         S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
         S["chaos_only"] = -1
         S["ntid"], S["nctaid"] = shape.block, shape.grid
@@ -162,46 +168,32 @@ class StreamingMultiprocessor:
         S["chaos_left"] = -1 if chaos.limit is None else chaos.limit
         S["chaos_only"] = -1 if chaos.only is None else len(self._only)
 
-    def run(self, cta_ids: Sequence[int], max_cycles: int) -> int:
-        """Execute CTAs in order; returns the status (FINISHED, DEADLOCK, FAULT, or LIMIT at `max_cycles`)."""
-        self._ids = np.asarray(cta_ids, np.int32)
-        S = self.sm[0]
-        S["cta_ids_at"], S["ctas_left"] = self._ids.ctypes.data, len(self._ids)
-        self._machine_code()
-        watch = Watch(self, max_cycles, alone=len(self._ids) == np.prod(self.shape.grid))
-        while S["status"] in (RUNNING, QUANTUM):
-            # At the limit the core only charges what the warps that are cut off have waited.
-            over = S["now"] >= max_cycles
-            begin = time.perf_counter()
-            self.advance(watch.until(int(S["now"]) + QUANTUM_CYCLES), LIMIT if over else RUNNING)
-            self.host_seconds += time.perf_counter() - begin
-            self.collect_stalls()
-            if S["status"] == QUANTUM:
-                watch.look()
-        return int(S["status"])
-
     def advance(self, limit: int, status: int = RUNNING) -> int:
-        """Let the core run up to a cycle; returns the status."""
-        S = self.sm[0]
-        S["status"], S["limit"] = status, limit
-        compiled_core()(S, self.config[0])
-        return int(S["status"])
+        """Let the core run up to a cycle, or until it needs an answer that it cannot get; returns the status."""
+        S, answer_cy = self.sm[0], int(self.config["answer_cy"][0])
+        while True:
+            asked = int(self.log["time"][S["log_head"] % REQUESTS]) if S["log_head"] < S["log_tail"] else NEVER
+            S["status"], S["limit"] = status, min(limit, asked + answer_cy)
+            compiled_file(CORE)(S, self.config[0])
+            if self.answer:
+                self.answer()
+            if not self.answer or S["status"] != QUANTUM or S["now"] >= limit:
+                return int(S["status"])
 
-    def _machine_code(self) -> None:
-        """Compile the core and the units that the program uses, and put these in place."""
+    def load(self) -> None:
+        """Put the machine code of the units that the program uses in place."""
         S, used = self.sm[0], self.linked.units
         prepare(used)
         for name in used:
-            S["unit_at"][1 + UNITS.index(name)] = unit_address(name)
-        acting = [unit_address(name) for name in used if advances(name)]
+            S["unit_at"][1 + UNITS.index(name)] = code_address(name)
+        acting = [code_address(name) for name in used if advances(name)]
         S["advance_at"][: len(acting)], S["advancing"] = acting, len(acting)
-        compiled_core()
 
     def shed(self) -> StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
             for name in (
-                "shared", "windows", "times", "staging", "local", "scratch", "versions", "touched", "copies", "cells", "events",
+                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events",
             ):  # fmt: skip
                 delattr(self, name)
         return self

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from emu.api import launch, load
-from emu.chaos import Chaos
 from emu.machine import Machine
 from emu.memory_map import LaunchError
 from emu.result import Numerics, Problem, Result
@@ -23,9 +22,11 @@ def solve(
     machine: Machine,
     inputs: Mapping[str, Any] | None = None,
     max_cycles: int | None = None,
-    chaos: Chaos | None = None,
+    **options: Any,
 ) -> Result:
     """Run `problem` on `machine` with `inputs` (default: random ones, seed 0) and check the outputs.
+
+    `options` are `emu.launch`'s: chaos, threads, warm, progress.
 
     Raises AssemblyError, and LaunchError when the problem's defines or sizes do not fit.
     `tensor_utilization` counts the problem's own operations; padding and masked work do not.
@@ -44,7 +45,7 @@ def solve(
         args=start.args,
         shared_bytes=start.shared_bytes,
         max_cycles=max_cycles,
-        chaos=chaos,
+        **options,
     )
     result.kernel = problem.kernel
     result.problem = described(problem.shape)

@@ -27,8 +27,10 @@ DEPS = 5  # dependences of an instruction that are looked at without a loop
 RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 NEVER = 1 << 60  # a time that does not come
+PENDING = 1 << 52  # a time that the chip has yet to say: it answers before an SM gets there
+REQUESTS = 512  # of an SM without an answer, power of two
 
-i64, i32, u32, u16, u8 = np.int64, np.int32, np.uint32, np.uint16, np.uint8
+i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
 
 # An instruction as the core reads it: isa.program.INSTR plus the machine's numbers (emu/link.py).  One cache
 # line: of a program of 2,000 instructions the first-level cache holds few, so their size is time.  Branches have
@@ -112,6 +114,8 @@ WARP = np.dtype(
         ("dep_reason", i32),
         ("park_since", i64),
         ("deadline", i64),  # when a suspended try_wait gives up
+        ("held", i64),  # until when a unit last held it, or when it was last woken
+        ("held_reason", i32),
         ("born", i64),
         ("row_at", i64),  # register window
         ("pred_at", i64),  # predicate masks
@@ -135,6 +139,7 @@ WARP = np.dtype(
     align=True,
 )
 FREE, LIVE, DONE = 0, 1, 2
+ASKED, GIVEN = 3, 4  # a CTA slot: waits for the chip to say what comes next; has a CTA that is yet to start
 (
     BLOCK_NONE,
     BLOCK_MBAR,
@@ -146,7 +151,8 @@ FREE, LIVE, DONE = 0, 1, 2
     BLOCK_BULK_QUEUE,
     BLOCK_REGISTERS,
     BLOCK_COPY_QUEUE,
-) = range(10)
+    BLOCK_COPY_WAIT,
+) = range(11)
 
 CTA = np.dtype(
     [
@@ -209,17 +215,19 @@ JOB = np.dtype(
         ("read", i64),  # when a store's source has been read, loads: same as finish
         ("finish", i64),  # when results and signals appear
         ("seq", i64),
+        ("written", i32),  # a store: the chip has written its data
         ("staging_at", i64),
     ],
     align=True,
 )
 
-LOAD, STORE_READING, STORE_WRITING = 1, 2, 3  # a store: before, after its source has been read out
+# A store: before, after its source has been read out; complete, but the chip has yet to write its data.
+LOAD, STORE_READING, STORE_WRITING, STORE_DONE = 1, 2, 3, 4
 
 # A warp instruction of cp.async, or of cp.async.mbarrier.arrive (`arrive`: targets are mbarrier cells).
 COPY = np.dtype(
     [
-        ("finish", i64),
+        ("finish", i64),  # when it is done, unless what is before it takes longer; PENDING until the chip says
         ("warp", i32),
         ("cta", i32),
         ("pc", i32),
@@ -250,8 +258,68 @@ EVENTS = 1 << 14  # remembered, power of two
 PERTURBATION = np.dtype([("name", i64), ("cycle", i64), ("pc", i32), ("kind", i32), ("amount", i64)], align=True)
 PERTURBATIONS = 1 << 16  # remembered, power of two
 
-# An array in emulated global memory; `touched` is its first line's index in the line map.
-SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("touched", i32)], align=True)
+# What an SM asks of the chip (emu/units/requests.py); `kind` is ASK_*.
+REQUEST = np.dtype(
+    [
+        ("time", i64),
+        ("kind", i32),
+        ("warp", i32),
+        ("pc", i32),
+        ("job", i32),  # bulk copy, entry of the queue of cp.async, CTA slot; of atomics the most lanes of one address
+        ("mask", i64),  # lanes
+        ("width", i64),  # bytes a lane
+        ("bytes", i64),  # in whole sectors
+        ("port", i64),  # when the SM's own port has passed them
+        ("first", i64),  # address of lane 0 when the lanes' bytes follow one another, else 0
+        ("address", i64, 32),
+        ("data", u32, 256),  # what a store writes, `width` bytes a lane; rows that an atomic takes its values from
+    ],
+    align=True,
+)
+ASK_LOAD, ASK_STORE, ASK_ATOMIC, ASK_COPY_ASYNC, ASK_COPY_IN, ASK_COPY_OUT, ASK_CTA = range(7)
+REQUEST_BYTES, REQUEST_DATA = REQUEST.itemsize, int(REQUEST.fields["data"][1])  # type: ignore[index]
+
+# A part of the chip that all SMs share; times in cycles.
+SERVER = np.dtype(
+    [
+        ("free", f64),  # when what was asked so far has passed
+        ("work", f64),  # cycles of work of late
+        ("at", i64),  # up to when `work` is right
+        ("rate", f64),  # bytes a cycle
+        ("knee", f64),  # cycles that unevenness costs at half load, beyond `slack`
+        ("slack", f64),
+        ("window", f64),  # cycles that `work` remembers
+    ],
+    align=True,
+)
+L2, HBM, WRITES = range(3)  # servers
+
+# A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never); cycle of its last fetch.
+LINE_STATE = np.dtype([("fill", u32), ("when", u32)])
+
+CHIP = np.dtype(
+    [
+        ("core_at", i64),  # machine code of the cycle loop
+        ("sm_at", i64),
+        ("sms", i32),
+        ("rounds", i32),  # to make before Python looks
+        ("stop", i32),  # nothing is left to do, or an SM has failed
+        ("horizon", i64),  # every SM has got so far
+        ("limit", i64),  # none goes further
+        ("ctas", i64),  # of the grid
+        ("next_cta", i64),
+        ("server_at", i64),
+        ("line_at", i64),
+        ("fills", i64),  # lines that L2 has taken from memory
+        ("capacity", i64),  # lines that it holds
+        ("merge", f64),  # cycles in which a second request for a line joins the first
+        ("merge_share", f64),  # and so many of each cycle that L2 is behind
+    ],
+    align=True,
+)
+
+# An array in emulated global memory; `line` is the index of its first line's LINE_STATE.
+SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("line", i32)], align=True)
 
 # A tensor map decoded from its 128 bytes (programs.tensormap).
 TMAP = np.dtype(
@@ -277,11 +345,16 @@ SM = np.dtype(
         ("limit", i64),
         ("next_event", i64),
         ("live_warps", i32),
-        ("ctas_left", i32),
-        ("next_cta", i32),
+        ("open", i32),  # CTA slots that are in use, or may be again
+        ("last", i64),  # when a warp or a copy last ended
+        ("stored", i64),  # when it last asked to change global memory
+        ("weight", i32),  # SMs that it stands for
         ("launched", i64),
         ("finished_ctas", i64),
-        ("relaunch", i64),  # when the next CTA may start in a freed slot
+        # what it asks of the chip
+        ("log_at", i64),
+        ("log_head", i64),  # first request without an answer
+        ("log_tail", i64),
         # fault record
         ("fault", i32),
         ("fault_warp", i32),
@@ -320,14 +393,13 @@ SM = np.dtype(
         ("jobs", i32),  # in flight
         ("copy_head", i64),  # cp.async: entries that are done
         ("copy_tail", i64),  # and that have been issued
-        ("copy_last", i64),  # when the youngest is done
+        ("copy_last", i64),  # when the last of those was done
         ("give_up", i64),  # earliest deadline of a suspended try_wait
         # shared memory, L2, barriers
         ("port_free", i64),  # cycles * 256
         ("return_free", i64),  # cycles * 256
         ("hold", i64),  # when the queue of the instruction's pipe has room again
         ("l2_free", i64),  # cycles * 256
-        ("hbm_free", i64),  # cycles * 256
         ("bar_free", i64),
         ("sync_free", i64),
         ("fence_free", i64),  # cycles * 256
@@ -374,7 +446,6 @@ SM = np.dtype(
         ("wg_at", i64),
         ("job_at", i64),
         ("const_at", i64),
-        ("cta_ids_at", i64),
         ("smem_at", i64),
         ("smem_bytes", i64),
         ("mbar_at", i64),  # 64-bit word per 8-byte cell of shared memory
@@ -392,7 +463,6 @@ SM = np.dtype(
         ("segment_at", i64),
         ("segments", i32),
         ("segment_last", i32),
-        ("touched_at", i64),  # one byte per 128-byte line of global memory: read before, so L2-resident
         ("tmap_at", i64),  # a decoded tensor map per bulk copy
         ("hot_at", i64),  # uint32 [npc][HOT]: stalls by instruction, the first reasons
         ("cold_at", i64),  # uint32 [npc][REASONS - HOT]: the others

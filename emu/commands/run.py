@@ -5,8 +5,9 @@ The machine itself is imported only when something runs, so that help and usage 
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from emu.result import Result
 
 if TYPE_CHECKING:
     from emu.chaos import Chaos
+    from emu.chip import Progress
     from programs.problem import Problem
 
 DEFAULT_MAX_CYCLES = 2_000_000_000  # `emu.api`'s, which is too heavy to import for help
@@ -69,6 +71,8 @@ def shape_options(command: Any) -> Any:
 @click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors, which also set the sizes.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Write the whole result as JSON.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="SMs on so many threads; results do not change.")
+@click.option("--warm", is_flag=True, help="Start with the arrays in L2, as after an earlier launch.")
 @click.option(
     "--max-cycles",
     type=click.IntRange(min=1),
@@ -89,6 +93,8 @@ def command(
     json_file: str | None,
     max_cycles: int | None,
     chaos: str | None,
+    threads: int,
+    warm: bool,
     **options: Any,
 ) -> int:
     """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
@@ -101,17 +107,35 @@ def command(
     for file in filter(None, (save, json_file if json_file != "-" else None)):
         check_writable(Path(file))
     given = {name: value for name, value in options.items() if value not in (None, ())}
+    if inputs and kernel not in programs.names():
+        raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
     disturbance = read_chaos(chaos)
-    if kernel in programs.names():
-        result = run_program(kernel, loaded, given, read_defines(defines), inputs, max_cycles, disturbance)
-    else:
-        if inputs:
-            raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
-        result = run_file(kernel, loaded, given, read_defines(defines), max_cycles, disturbance)
+    with bar() as progress:
+        how = {"max_cycles": max_cycles, "threads": threads, "warm": warm, "progress": progress}
+        if kernel in programs.names():
+            result = run_program(kernel, loaded, given, read_defines(defines), inputs, how, disturbance)
+        else:
+            result = run_file(kernel, loaded, given, read_defines(defines), how, disturbance)
     if save:
         save_arrays(save, result)
     report(result, json_file)
     return result.exit_code()
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Progress | None]:
+    """A bar of CTAs on stderr while a launch takes more than a moment; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("CTAs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("CTAs", total=None)
+        yield lambda ended, total: shown.update(task, completed=ended, total=total)
 
 
 def run_program(
@@ -120,7 +144,7 @@ def run_program(
     given: dict[str, Any],
     defines: dict[str, Define],
     inputs: str | None,
-    max_cycles: int | None,
+    how: dict[str, Any],
     chaos: Chaos | None = None,
 ) -> Result:
     """A shipped program; its problem judges the options."""
@@ -140,7 +164,7 @@ def run_program(
             arrays = problem.adopt(arrays)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return under(chaos, lambda timing: solve(problem, machine, arrays, max_cycles, timing))
+    return under(chaos, lambda timing: solve(problem, machine, arrays, chaos=timing, **how))
 
 
 def read_chaos(text: str | None) -> Chaos | None:
@@ -181,7 +205,7 @@ def run_file(
     machine: Machine,
     given: dict[str, Any],
     defines: dict[str, Define],
-    max_cycles: int | None,
+    how: dict[str, Any],
     chaos: Chaos | None = None,
 ) -> Result:
     """A kernel file with `--grid`, `--block` and one `--arg` a parameter."""
@@ -207,7 +231,7 @@ def run_file(
         args, arrays = read_arguments(names, specs)
         result = launch(
             kernel, machine=machine, grid=grid, block=block, args=args, shared_bytes=given.get("shared", 0),
-            max_cycles=max_cycles, chaos=timing,
+            chaos=timing, **how,
         )  # fmt: skip
         result.outputs.update(arrays)
         return result

@@ -1,8 +1,8 @@
 """cp.async: copies by threads from global to shared memory (PTX ISA 9.7.9.25.3).
 
 A warp instruction is one entry of the SM's queue, which the L1 serves in order.  Read window and
-write moment: its sources are read, and shared memory changes, when it completes; whoever reads before a wait sees
-the old data.  Completion times are known at issue, so waiting is a dependence, not a park.
+write moment: its sources are read, and shared memory changes, when it completes, which the chip says; whoever reads
+before a wait sees the old data.
 cp.async.mbarrier.arrive is an entry behind the copies that it waits for.
 """
 
@@ -15,7 +15,17 @@ from numba import njit
 from emu.compiled import compiled
 from emu.raw import chunk16, copy, fill, ld8, ld32, ld64, st64
 from emu.stalls import Reason
-from emu.state import BLOCK_COPY_QUEUE, COPIES, NEVER, WARP_SLOTS
+from emu.state import (
+    ASK_COPY_ASYNC,
+    BLOCK_COPY_QUEUE,
+    BLOCK_COPY_WAIT,
+    COPIES,
+    LIVE,
+    NEVER,
+    PENDING,
+    REQUESTS,
+    WARP_SLOTS,
+)
 from emu.units.chaos import C_COPY, at
 from emu.units.common import (
     DEFAULT,
@@ -23,6 +33,7 @@ from emu.units.common import (
     F_GLOBAL_RANGE,
     F_MBAR_ARRIVALS,
     F_TMA_MBAR,
+    PARK,
     RETRY,
     copies_of,
     event,
@@ -32,12 +43,14 @@ from emu.units.common import (
     park,
     segment_host,
     signed32,
+    wake,
     warps_of,
 )
-from emu.units.global_memory import traffic
+from emu.units.global_memory import ask, sectors_of
 from emu.units.history import E_ARRIVE, record
 from emu.units.mbarrier import M20, cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
 from emu.units.memory import shared_host, touch
+from emu.units.requests import requests_of
 
 R_LONG, R_MIO = int(Reason.LONG_SCOREBOARD), int(Reason.MIO_THROTTLE)
 
@@ -56,15 +69,13 @@ def room(S: Any, W: Any, t: int) -> bool:
     """Whether the queue takes one more entry; otherwise the warp retries when the oldest is done."""
     if S.copy_tail - S.copy_head < COPIES:
         return True
-    oldest = copies_of(S.copy_at, COPIES)[S.copy_head & (COPIES - 1)]
     park(S, W, BLOCK_COPY_QUEUE, R_MIO, t)
-    st64(S.ready_at + W.slot8, max(oldest.finish, t + 1))
     return False
 
 
 @compiled
 def enter(S: Any, W: Any, m: int, finish: int) -> None:
-    """Complete the entry at the queue's tail: whose it is, and when it is done (in order)."""
+    """Complete the entry at the queue's tail: whose it is, and when it is done."""
     E = copies_of(S.copy_at, COPIES)[S.copy_tail & (COPIES - 1)]
     E.warp, E.cta, E.pc, E.mask = W.slot, W.cta, W.pc, m
     E.low, E.high = NEVER, -1
@@ -72,10 +83,9 @@ def enter(S: Any, W: Any, m: int, finish: int) -> None:
         E.group[lane] = W.copy_group[lane]
         if (m >> lane) & 1:
             E.low, E.high = min(E.low, W.copy_group[lane]), max(E.high, W.copy_group[lane])
-    S.copy_last = max(at(S, W, C_COPY, W.pc, finish, finish, finish), S.copy_last)
-    E.finish = S.copy_last
+    E.finish = finish if finish == PENDING else at(S, W, C_COPY, W.pc, finish, finish, finish)
     S.copy_tail += 1
-    event(S, E.finish)
+    event(S, max(E.finish, S.copy_last))
 
 
 @compiled
@@ -108,10 +118,17 @@ def copy_async(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             reading |= 1 << lane
         E.target[lane], E.source[lane], E.count[lane] = target, source, count
     E.size = size
-    finish = t + C.copy_latency_cy
-    if reading:
-        finish += traffic(S, C, W, I.b, start, reading, size, t) - C.l2_latency_cy
-    enter(S, W, m, finish)
+    if not reading:
+        enter(S, W, m, t + C.copy_latency_cy)
+        return DEFAULT
+    r = requests_of(S.log_at, REQUESTS)[
+        ask(S, C, W, ASK_COPY_ASYNC, reading, size, sectors_of(W, I.b, start, reading, size), t)
+    ]
+    r.job = S.copy_tail & (COPIES - 1)
+    for lane in range(32):
+        if (reading >> lane) & 1:
+            r.address[lane] = get64(W, I.b, lane) + start
+    enter(S, W, m, PENDING)
     return DEFAULT
 
 
@@ -132,13 +149,10 @@ def copy_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 
 @compiled
-def copy_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """cp.async.wait_group N and wait_all: until the entries of all but the N newest groups are done."""
-    W.dep_ready, when = t + I.latency, 0
-    if m == 0 or S.copy_head == S.copy_tail:
-        return DEFAULT
-    newest = I.imm & 0xFFFFFFFF
-    if (I.imm >> 32) & 1:
+def waiting(S: Any, W: Any, m: int, imm: int) -> bool:
+    """Whether entries of all but the warp's N newest groups are not done yet."""
+    newest = imm & 0xFFFFFFFF
+    if (imm >> 32) & 1:
         newest = -1  # the group that is still open counts as old
     low, high = NEVER, -NEVER
     for lane in range(32):
@@ -149,14 +163,23 @@ def copy_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         E = entries[k & (COPIES - 1)]
         if E.warp != W.slot or E.arrive or E.low >= high or not E.mask & m:
             continue
-        waits = E.high < low
-        for lane in range(0 if waits else 32):
-            waits = waits or ((E.mask & m) >> lane) & 1 and E.group[lane] < W.copy_group[lane] - newest
-        if waits:
-            when = max(when, E.finish)
-    if when:
-        W.dep_ready = max(W.dep_ready, when + C.copy_wake_cy)
-    return DEFAULT
+        if E.high < low:
+            return True
+        for lane in range(32):
+            if ((E.mask & m) >> lane) & 1 and E.group[lane] < W.copy_group[lane] - newest:
+                return True
+    return False
+
+
+@compiled
+def copy_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """cp.async.wait_group N and wait_all: until the entries of all but the N newest groups are done."""
+    W.dep_ready = t + I.latency
+    if m == 0 or not waiting(S, W, m, I.imm):
+        return DEFAULT
+    park(S, W, BLOCK_COPY_WAIT, R_LONG, t)
+    W.wait_mask, W.wait_aux = m, I.imm
+    return PARK
 
 
 @compiled
@@ -227,14 +250,30 @@ def land(S: Any, E: Any) -> None:
 
 
 @compiled
+def release(S: Any, C: Any, owner: int, t: int) -> None:
+    """After an entry: its warp may have nothing to wait for any more, and the queue has room."""
+    warps = warps_of(S.warp_at, WARP_SLOTS)
+    for k in range(WARP_SLOTS):
+        W = warps[k]
+        if W.state != LIVE:
+            continue
+        if W.block == BLOCK_COPY_QUEUE:
+            wake(S, W, t + 1)
+        elif k == owner and W.block == BLOCK_COPY_WAIT and not waiting(S, W, W.wait_mask, W.wait_aux):
+            wake(S, W, t + C.copy_wake_cy)
+
+
+@compiled
 def advance(S: Any, C: Any, t: int) -> int:
     """Complete the entries that are due; returns the next cycle of interest."""
     entries = copies_of(S.copy_at, COPIES)
     while S.copy_head < S.copy_tail:
         E = entries[S.copy_head & (COPIES - 1)]
-        if E.finish > t:
-            return int(E.finish)
+        due = max(E.finish, S.copy_last)
+        if due > t:
+            return int(due)
         S.copy_head += 1
+        S.copy_last, S.last = due, t
         if E.arrive:
             E.arrive = 0
             arrive(S, C, E, t)
@@ -242,4 +281,5 @@ def advance(S: Any, C: Any, t: int) -> int:
                 return NEVER
         else:
             land(S, E)
+        release(S, C, E.warp, t)
     return NEVER

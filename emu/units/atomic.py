@@ -1,7 +1,7 @@
 """Atomic operations on global, generic and shared memory (PTX ISA 9.7.13.5, 9.7.13.7).
 
-Values change at issue, lane after lane in ascending order.  A global atomic goes to L2 and back; lanes that hit one
-address are served one after the other there.  In shared memory integers have an instruction of their own; other types
+Values change lane after lane in ascending order: of shared memory at issue, of global memory when the chip answers.  A
+global atomic goes to L2 and back; lanes that hit one address are served one after the other there.  In shared memory integers have an instruction of their own; other types
 are loops of a load and a compare-and-swap, one turn for each lane that hits the same address.
 """
 
@@ -14,20 +14,17 @@ from numba import types
 from numba.extending import intrinsic
 
 from emu.compiled import compiled
-from emu.raw import ld16, ld32, ld64, st16, st32, st64
+from emu.raw import copy, ld16, ld32, ld64, st16, st32, st64
+from emu.state import ASK_ATOMIC, PENDING, REQUESTS
 from emu.units.common import (
     DEFAULT,
-    F_GLOBAL_ALIGN,
-    F_GLOBAL_RANGE,
-    F_READ_ONLY,
-    fault,
     get32,
     get64,
-    segment_host,
     signed32,
 )
-from emu.units.global_memory import traffic
+from emu.units.global_memory import ask, checked, sectors_of
 from emu.units.memory import shared_host, touch
+from emu.units.requests import data_at, requests_of
 from emu.units.sharing import port_cost
 from isa.bits import BF16, F16, F32, F64
 from isa.ops.atomic import BYTES, OPERATIONS, TYPES
@@ -207,35 +204,40 @@ def element(low: int, high: int, at: int, size: int) -> int:
 
 
 @compiled
-def source(W: Any, rows: int, k: int, size: int, lane: int) -> int:
-    """The k-th value of the source list."""
-    if size == 8:
-        low, high = ld16(rows + 4 * k), ld16(rows + 4 * k + 2)
-        return get32(W, low, lane) | get32(W, high, lane) << 32
-    return get32(W, ld16(rows + 2 * k), lane) & ((1 << 8 * size) - 1)
+def take(S: Any, W: Any, I: Any) -> int:
+    """Copy the rows of the source list to the data of the next request; returns their host address."""
+    to = data_at(S, int(S.log_tail & (REQUESTS - 1)))
+    for k in range(I.ns):
+        copy(to + 128 * k, W.row_at + ld16(S.list_at + 2 * (I.list + I.nd + k)) * 128, 128)
+    return to
 
 
 @compiled
-def change(S: Any, W: Any, I: Any, host: int, lane: int, ftz: int) -> None:
-    """The operation of one lane: all elements, then the results, which may share registers with the sources."""
+def source(taken: int, k: int, size: int, lane: int) -> int:
+    """The k-th value of the source rows at host address `taken`."""
+    if size == 8:
+        return ld32(taken + 256 * k + 4 * lane) | ld32(taken + 256 * k + 128 + 4 * lane) << 32
+    return ld32(taken + 128 * k + 4 * lane) & ((1 << 8 * size) - 1)
+
+
+@compiled
+def change(S: Any, W: Any, I: Any, taken: int, host: int, lane: int, ftz: int) -> None:
+    """The operation of one lane with its values in the rows at `taken`: all elements, then the results."""
     op, kind, count = (I.imm >> 32) & 15, (I.imm >> 36) & 15, (I.imm >> 40) & 0xFF
     size = SIZES[kind]
     rows = S.list_at + 2 * I.list
-    sources = rows + 2 * I.nd
     low, high = load(host, min(size * count, 8)), 0
     if size * count == 16:
         high = ld64(host + 8)
     if kind == B128:
-        same = op == EXCH or (source(W, sources, 2, 8, lane) == low and source(W, sources, 3, 8, lane) == high)
-        if same:
-            first, second = source(W, sources, 0, 8, lane), source(W, sources, 1, 8, lane)
-            st64(host, first)
-            st64(host + 8, second)
+        if op == EXCH or (source(taken, 2, 8, lane) == low and source(taken, 3, 8, lane) == high):
+            st64(host, source(taken, 0, 8, lane))
+            st64(host + 8, source(taken, 1, 8, lane))
     else:
         for k in range(count):
-            wanted = source(W, sources, count + k, size, lane) if op == CAS else 0
+            wanted = source(taken, count + k, size, lane) if op == CAS else 0
             old = element(low, high, k * size, size)
-            store(host + k * size, size, combined(op, kind, old, source(W, sources, k, size, lane), wanted, ftz))
+            store(host + k * size, size, combined(op, kind, old, source(taken, k, size, lane), wanted, ftz))
     width = min(size, 4)
     for k in range(I.nd):
         st32(W.row_at + ld16(rows + 2 * k) * 128 + lane * 4, element(low, high, k * width, width))
@@ -293,34 +295,30 @@ def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     kind, op = (I.imm >> 36) & 15, (I.imm >> 32) & 15
     looped = not (kind == U32 or kind == S32 or (op >= EXCH and kind == U64))
     turns = crowd(W, I.a, offset, m, 0) if looped else 1
+    taken = take(S, W, I)
     for lane in range(32):
         if (m >> lane) & 1:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, width)
             if host == 0:
                 return DEFAULT
-            change(S, W, I, host, lane, 0)
+            change(S, W, I, taken, host, lane, 0)
             touch(S, host, width)
     return I.latency * turns + port_cost(S, C, t, ways, min(I.nd, 1), 0) + C.wavefront_cy * (ways - 1)
 
 
 @compiled
 def global_lanes(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """atom and red on global addresses of the lanes of `m`; returns the latency."""
+    """atom and red on global addresses of the lanes of `m`; returns the latency, which only the chip knows."""
     offset, width = signed32(I.imm), width_of(I.imm)
-    latency = traffic(S, C, W, I.a, offset, m, width, t) + C.l2_atomic_cy * (crowd(W, I.a, offset, m, 1) - 1)
+    if not checked(S, W, I.a, offset, m, width, 1):
+        return 0
+    take(S, W, I)
+    k = ask(S, C, W, ASK_ATOMIC, m, width, sectors_of(W, I.a, offset, m, width), t)
+    r = requests_of(S.log_at, REQUESTS)[k]
+    r.job = crowd(W, I.a, offset, m, 1)
     for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        address = get64(W, I.a, lane) + offset
-        if address % width != 0:
-            fault(S, W, F_GLOBAL_ALIGN, lane, address, width)
-            return 0
-        host = segment_host(S, address, width, 1)
-        if host <= 0:
-            fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, lane, address, width)
-            return 0
-        change(S, W, I, host, lane, 1)
-    return latency
+        r.address[lane] = get64(W, I.a, lane) + offset
+    return PENDING - t
 
 
 @compiled
@@ -338,7 +336,7 @@ def atom_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if m == 0:
         return DEFAULT
     offset, width = signed32(I.imm), width_of(I.imm)
-    rest, latency = 0, int(I.latency)
+    rest, latency, taken = 0, int(I.latency), take(S, W, I)
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -349,7 +347,7 @@ def atom_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         host = shared_host(S, W, lane, address - SHARED_WINDOW, width)
         if host == 0:
             return DEFAULT
-        change(S, W, I, host, lane, 0)
+        change(S, W, I, taken, host, lane, 0)
         touch(S, host, width)
     if rest:
         latency = max(latency, global_lanes(S, C, W, I, t, rest))

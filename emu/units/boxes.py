@@ -23,7 +23,6 @@ from emu.units.common import (
     segment_host,
     tmaps_of,
 )
-from emu.units.global_memory import LINE, first_touch
 from emu.units.memory import touch
 
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)  # by PTX element code (ISA 9.7.9.28)
@@ -242,17 +241,3 @@ def deliver(S: Any, W: Any, k: int) -> None:
         copy(host, j.staging_at, j.bytes)
     touch(S, host, j.bytes)
 
-
-@compiled
-def missing_bytes(S: Any, k: int) -> int:
-    """Bytes of a load that have not been read before in this launch (they come from HBM)."""
-    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
-    lines = 0
-    first, count = inner_range(j, T)
-    for row in range(outer_rows(T)):
-        address, inside = source_row(j, T, row)
-        if inside and count > 0:
-            start = address + first * T.elem
-            for line in range(start // LINE, (start + count * T.elem + LINE - 1) // LINE):
-                lines += first_touch(S, line * LINE)
-    return lines * LINE

@@ -142,6 +142,7 @@ def wake(S: Any, W: Any, when: int) -> None:
     W.block = BLOCK_NONE
     ready = when
     ready = max(ready, W.dep_ready)
+    W.held, W.held_reason = max(W.held, when), W.reason
     st64(S.ready_at + W.slot8, ready)
     may_issue(S, W.sub, ready)
 

@@ -31,7 +31,7 @@ from isa.ops.special import CLOCK64, SPECIAL
 from isa.program import SHARED_BASE
 
 FULL = 0xFFFFFFFF
-R_WAIT, R_SLEEP = int(Reason.WAIT), int(Reason.SLEEPING)
+R_WAIT, R_SLEEP, R_MEMBAR = int(Reason.WAIT), int(Reason.SLEEPING), int(Reason.MEMBAR)
 
 
 @njit(inline="always")
@@ -130,11 +130,14 @@ def nanosleep(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """Fences change no value here; they hold the warp for their latency and pass one port of the SM.
 
-    A fence makes as many trips as its class has cycles of interval (fence.proxy.async: MEMBAR and FENCE.VIEW).
+    A fence makes as many trips as its class has cycles of interval (fence.proxy.async: MEMBAR and FENCE.VIEW).  One that
+    reaches beyond the SM ends when the chip has seen the stores before it, so that what follows does not use old data.
     """
     S.fence_free = max(t << 8, S.fence_free) + I.interval * C.fence_port_cy256
     W.dep_reason = I.reason
     W.dep_ready = max(t + I.latency, (S.fence_free + 255) >> 8)
+    if I.reason == R_MEMBAR:
+        W.dep_ready = max(W.dep_ready, S.stored + C.answer_cy)
     return DEFAULT
 
 

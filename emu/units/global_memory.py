@@ -1,6 +1,6 @@
-"""Global, generic and local memory: values at issue, time through L2 and HBM.
+"""Global, generic and local memory: accesses are checked at issue; the chip moves the values and knows the time.
 
-An L1 is not modelled; lines come from HBM once in a launch and from L2 afterwards (docs/machine.md).
+An L1 is not modelled (docs/machine.md).
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import is_ramp, ld8, load1, load2, load4, st8, store1, store2, store4
+from emu.raw import is_ramp, load1, load2, load4, store1, store2, store4
+from emu.state import ASK_LOAD, ASK_STORE, PENDING, REQUESTS
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -18,66 +19,49 @@ from emu.units.common import (
     fault,
     get64,
     segment_host,
-    segments_of,
 )
 from emu.units.memory import FULL, decode, move, shared_host, touch
+from emu.units.requests import data_at, request, requests_of
 from emu.units.sharing import return_cost
 from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
-LINE = 128  # bytes of an L2 line (CUDA programming guide)
+SECTOR = 32  # bytes: what L2 moves (CUDA programming guide)
 
 
 @compiled
-def traffic(S: Any, C: Any, W: Any, row: int, offset: int, m: int, width: int, t: int) -> int:
-    """Latency of a global access: 32-byte sectors over the SM's L2 bandwidth, HBM for lines not seen before."""
-    sectors, misses, previous = 0, 0, -1
+def sectors_of(W: Any, row: int, offset: int, m: int, width: int) -> int:
+    """32-byte sectors of an access; neighbouring lanes share them."""
+    sectors, previous = 0, 0
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
         address = get64(W, row, lane) + offset
-        for sector in range(address >> 5, (address + width + 31) >> 5):
+        for sector in range(address // SECTOR, (address + width + SECTOR - 1) // SECTOR):
             if sector != previous:
                 previous = sector
                 sectors += 1
-                misses += first_touch(S, sector << 5)
-    return fetch(S, C, sectors * 32, misses * LINE, t)
+    return sectors
 
 
 @compiled
-def row_traffic(S: Any, C: Any, address: int, size: int, t: int) -> int:
-    """`traffic` of one range of `size` bytes."""
-    sectors = ((address + size + 31) >> 5) - (address >> 5)
-    misses = 0
-    for line in range(address // LINE, (address + size + LINE - 1) // LINE):
-        misses += first_touch(S, line * LINE)
-    return fetch(S, C, sectors * 32, misses * LINE, t)
+def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, t: int) -> int:
+    """Pass an access through the SM's port to L2 and write it down; returns its place in the log.
 
-
-@compiled
-def fetch(S: Any, C: Any, size: int, missing: int, t: int) -> int:
-    """Cycles until `size` bytes have come from L2, `missing` of them from HBM first."""
-    S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
-    S.l2_bytes += size
-    latency = (S.l2_free >> 8) - t + C.l2_latency_cy
-    if missing:
-        S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
-        S.hbm_bytes += missing
-        latency = max(latency, (S.hbm_free >> 8) - t + C.hbm_latency_cy)
-    return latency
-
-
-@compiled
-def first_touch(S: Any, address: int) -> int:
-    """1 when a 128-byte line comes from HBM for the first time in this launch; it is in L2 afterwards."""
-    segments = segments_of(S.segment_at, S.segments)
-    for k in range(S.segments):
-        g = segments[k]
-        if address + LINE > g.base and address < g.base + g.size:
-            at = S.touched_at + g.touched + (address // LINE - g.base // LINE)
-            seen = ld8(at)
-            st8(at, 1)
-            return 1 - seen
-    return 0
+    Past the port's queue the sub-partition's next access has to wait (`hold`).
+    """
+    size = sectors * SECTOR
+    if kind == ASK_STORE:
+        S.store_free = max(t << 8, S.store_free) + (size * C.store_kb_cy256 >> 10)
+        port = S.store_free >> 8
+        S.hold = max(S.hold, port - C.store_queue_cy)
+    else:
+        S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
+        port = S.l2_free >> 8
+    k = request(S, C, kind, t)
+    r = requests_of(S.log_at, REQUESTS)[k]
+    r.warp, r.pc, r.mask = W.slot, W.pc, m
+    r.width, r.bytes, r.port = width, size, port
+    return k
 
 
 @compiled
@@ -104,44 +88,59 @@ def move_rows(host: int, window: int, rows: int, count: int, write: int) -> bool
 
 
 @compiled
-def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
-    """ld/st on global addresses of every lane in `m`; returns the latency."""
-    offset, size, _, count = decode(I.imm)
-    width = size * count
-    if m == FULL and is_ramp(W.row_at + I.a * 128, W.row_at + I.a * 128 + 128, width):
-        start = get64(W, I.a, 0) + offset
-        host = segment_host(S, start, 32 * width, write)
-        if host > 0 and start % width == 0:
-            latency = row_traffic(S, C, start, 32 * width, t)
-            if size != 4 or not move_rows(host, W.row_at, S.list_at + I.list * 2, count, write):
-                for lane in range(32):
-                    move(S, W, I, host + lane * width, lane, write)
-            return latency
-    latency = traffic(S, C, W, I.a, offset, m, width, t)
+def checked(S: Any, W: Any, row: int, offset: int, m: int, width: int, write: int) -> bool:
+    """Whether every lane's address is aligned and inside an array; a fault when not."""
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
-        address = get64(W, I.a, lane) + offset
+        address = get64(W, row, lane) + offset
         if address % width != 0:
             fault(S, W, F_GLOBAL_ALIGN, lane, address, width)
-            return 0
+            return False
         host = segment_host(S, address, width, write)
         if host <= 0:
             fault(S, W, F_READ_ONLY if host < 0 else F_GLOBAL_RANGE, lane, address, width)
-            return 0
-        move(S, W, I, host, lane, write)
-    return latency
+            return False
+    return True
+
+
+@compiled
+def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
+    """ld/st on global addresses of every lane in `m`; returns the latency of a load, which only the chip knows."""
+    offset, size, _, count = decode(I.imm)
+    width = size * count
+    kind = ASK_STORE if write else ASK_LOAD
+    whole = m == FULL and is_ramp(W.row_at + I.a * 128, W.row_at + I.a * 128 + 128, width)
+    start = get64(W, I.a, 0) + offset
+    if whole and start % width == 0 and segment_host(S, start, 32 * width, write) > 0:
+        sectors = (start + 32 * width + SECTOR - 1) // SECTOR - start // SECTOR
+        k = ask(S, C, W, kind, m, width, sectors, t)
+        requests_of(S.log_at, REQUESTS)[k].first = start
+        if write and (size != 4 or not move_rows(data_at(S, k), W.row_at, S.list_at + I.list * 2, count, 1)):
+            for lane in range(32):
+                move(S, W, I, data_at(S, k) + lane * width, lane, 1)
+        return PENDING - t
+    if not checked(S, W, I.a, offset, m, width, write):
+        return 0
+    k = ask(S, C, W, kind, m, width, sectors_of(W, I.a, offset, m, width), t)
+    r = requests_of(S.log_at, REQUESTS)[k]
+    for lane in range(32):
+        if (m >> lane) & 1:
+            r.address[lane] = get64(W, I.a, lane) + offset
+            if write:
+                move(S, W, I, data_at(S, k) + lane * width, lane, 1)
+    return PENDING - t
 
 
 @compiled
 def ld_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """ld.global through L2 (an L1 is not modelled: docs/machine.md)."""
+    """ld.global."""
     return access(S, C, W, I, t, m, 0) if m else DEFAULT
 
 
 @compiled
 def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """st.global: takes effect at issue; the traffic is accounted."""
+    """st.global."""
     if m:
         access(S, C, W, I, t, m, 1)
     return DEFAULT

@@ -1,41 +1,43 @@
-"""CTAs on one SM: a slot each, started in order, the next one when a slot is free again."""
+"""CTAs on one SM: a slot each; a slot that is free again asks the chip for the next one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import copy, fill, ld32, ld64, st32, st64
+from emu.raw import copy, fill, ld64, st32, st64
 from emu.state import (
+    ASK_CTA,
+    ASKED,
     BLOCK_NONE,
     COPIES,
     DONE,
-    FREE,
+    GIVEN,
     JOBS,
     LIVE,
     LOAD,
     NEVER,
     PIPES,
     REGS,
+    REQUESTS,
     RING,
     STORE_READING,
     SUBPARTITIONS,
     WARP_SLOTS,
     WARPGROUPS,
 )
-from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
+from emu.units.common import copies_of, ctas_of, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
 from emu.units.opening import left
+from emu.units.requests import request, requests_of
 
 
 @compiled
 def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
-    """Place the next CTA of the grid in a slot."""
+    """Start the CTA that a slot was given."""
     c = ctas_of(S.cta_at, S.cta_slots)[slot]
-    number = ld32(S.cta_ids_at + 4 * S.next_cta)
-    S.next_cta += 1
-    S.ctas_left -= 1
+    number = c.id
     nx, ny = S.nctaid[0], S.nctaid[1]
-    c.state, c.id = LIVE, number
+    c.state = LIVE
     c.ctaid[0], c.ctaid[1], c.ctaid[2] = number % nx, (number // nx) % ny, number // (nx * ny)
     room = (S.warps_per_cta + 3) // 4 * 4
     c.first_warp, c.warps, c.live, c.pool = slot * room, S.warps_per_cta, S.warps_per_cta, 0
@@ -71,6 +73,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     st64(S.ready_at + W.slot8, t)
     W.reason, W.dep_reason = 0, 0
     W.deadline = NEVER
+    W.held, W.held_reason = 0, 0
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
     W.decisions, W.met = 0, 0
     S.launched += 1
@@ -110,12 +113,13 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
     c.live -= 1
     left(S, C, W, t)
+    S.last = t
     if c.live == 0:
-        c.state = FREE
+        c.state = ASKED
         c.born = t + ((C.turnaround_cy256 + S.warps_per_cta * C.turnaround_warp_cy256) >> 8)
         S.finished_ctas += 1
-        if S.ctas_left > 0:
-            event(S, c.born)
+        k = request(S, C, ASK_CTA, t)
+        requests_of(S.log_at, REQUESTS)[k].job = W.cta
 
 
 @compiled
@@ -141,23 +145,21 @@ def busy(S: Any, slot: int) -> bool:
 
 @compiled
 def starting(S: Any) -> bool:
-    """Whether a CTA is yet to start in a free slot."""
+    """Whether a slot has a CTA that is yet to start."""
     ctas = ctas_of(S.cta_at, S.cta_slots)
-    for k in range(S.cta_slots if S.ctas_left else 0):
-        if ctas[k].state == FREE:
+    for k in range(S.cta_slots):
+        if ctas[k].state == GIVEN:
             return True
     return False
 
 
 @compiled
 def advance(S: Any, C: Any, t: int) -> int:
-    """Start CTAs in slots that are free; returns the next cycle of interest."""
+    """Start CTAs whose time has come; returns the next cycle of interest."""
     look = NEVER
-    if S.ctas_left == 0:
-        return look
     ctas = ctas_of(S.cta_at, S.cta_slots)
     for k in range(S.cta_slots):
-        if ctas[k].state == FREE and S.ctas_left > 0:
+        if ctas[k].state == GIVEN:
             if ctas[k].born > t:
                 look = min(look, ctas[k].born)
             elif not busy(S, k):

@@ -1,9 +1,9 @@
 """Bulk tensor copies and bulk groups (PTX ISA 9.7.9.25.5, 9.7.9.25.6; rules 6 and 7 of the measurements).
 
-A load is queued at issue, served in order at the copy engine's rate, and takes effect at completion:
-the whole box is read from global memory and written to shared memory, then the mbarrier is told the
-full box's bytes (also when parts lie outside the tensor).  A store reads shared memory at the end of
-its read window, and global memory changes at completion.
+A load is queued at issue, served in order at the copy engine's rate, and takes effect at completion, which the chip
+says: the whole box is read from global memory and written to shared memory, then the mbarrier is told the full box's
+bytes (also when parts lie outside the tensor).  A store reads shared memory at the end of its read window; the chip
+writes global memory with what was asked in that cycle.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from emu.compiled import compiled
 from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
 from emu.state import (
+    ASK_COPY_IN,
+    ASK_COPY_OUT,
     BLOCK_BULK_QUEUE,
     BLOCK_BULK_WAIT,
     FREE,
@@ -23,12 +25,15 @@ from emu.state import (
     LIVE,
     LOAD,
     NEVER,
+    PENDING,
+    REQUESTS,
+    STORE_DONE,
     STORE_READING,
     STORE_WRITING,
     WARP_SLOTS,
 )
-from emu.units.boxes import decode, deliver, missing_bytes, outer_rows, pitch_of, read_box, stage_box, write_box
-from emu.units.chaos import C_COPY, C_OPEN, C_STORE, at
+from emu.units.boxes import decode, deliver, outer_rows, pitch_of, read_box, stage_box
+from emu.units.chaos import C_OPEN, C_STORE, at
 from emu.units.common import (
     DEFAULT,
     F_SHARED_RANGE,
@@ -51,6 +56,7 @@ from emu.units.common import (
 )
 from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
+from emu.units.requests import request, requests_of
 from isa.ops.atomic import OPERATIONS, TYPES
 
 # Types of the elements of a tensor map (PTX ISA 9.7.9.28) as those of atomics; -1: no reduction has it.
@@ -141,22 +147,13 @@ def start_load(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     j.state = LOAD
     S.jobs += 1
     service = max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256)
-    missing = missing_bytes(S, k)
-    latency = C.tma_latency_cy
-    begin = max((t + C.tma_issue_cy) << 8, S.tma_free)
-    if missing:
-        S.hbm_free = max(t << 8, S.hbm_free) + (missing * C.hbm_kb_cy256 >> 10)
-        begin = max(begin, S.hbm_free - service)
-        latency += C.tma_hbm_cy
-        S.hbm_bytes += missing
-    S.tma_free = begin + service
+    S.tma_free = max((t + C.tma_issue_cy) << 8, S.tma_free) + service
     S.tma_bytes += j.bytes
     j.serve = S.tma_free >> 8
-    j.finish = at(S, W, C_COPY, W.pc, t, j.serve + latency, t + 1)
     record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
-    j.read = j.finish
-    S.tma_until = max(S.tma_until, j.finish)
-    event(S, j.finish)
+    j.finish, j.read = PENDING, PENDING
+    S.tma_until = max(S.tma_until, j.serve + C.tma_latency_cy)
+    ask(S, C, ASK_COPY_IN, k, t)
 
 
 @compiled
@@ -232,6 +229,12 @@ def reduction(S: Any, W: Any, lane: int, operation: int, etype: int) -> int:
 
 
 @compiled
+def ask(S: Any, C: Any, kind: int, k: int, t: int) -> None:
+    """Ask the chip for the data of a load, or to write those of a store."""
+    requests_of(S.log_at, REQUESTS)[request(S, C, kind, t)].job = k
+
+
+@compiled
 def tma_prefetch(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """prefetch.tensormap, cp.async.bulk.prefetch.tensor: hints without effect on values."""
     return DEFAULT
@@ -252,7 +255,7 @@ def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
     jobs = jobs_of(S.job_at, JOBS)
     for k in range(JOBS):
         j = jobs[k]
-        if j.state < STORE_READING or j.warp != W.slot or not (m >> j.lane) & 1:
+        if j.state < STORE_READING or j.state == STORE_DONE or j.warp != W.slot or not (m >> j.lane) & 1:
             continue
         if j.group < W.bulk_group[j.lane] - newest and (not reading or j.state == STORE_READING):
             return True
@@ -293,11 +296,12 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.jobs -= 1
     elif j.state == STORE_READING:
         stage_box(S, W, k)
-        j.state = STORE_WRITING
+        j.state, j.written = STORE_WRITING, 0
+        ask(S, C, ASK_COPY_OUT, k, t)
     else:
-        write_box(S, W, k)
-        j.state = FREE
+        j.state = FREE if j.written else STORE_DONE
         S.jobs -= 1
+    S.last = t
     if S.fault and S.fault_pc != j.pc:
         S.fault_pc = j.pc
     waits = W.state == LIVE and W.block == BLOCK_BULK_WAIT
@@ -316,7 +320,7 @@ def advance(S: Any, C: Any, t: int) -> int:
         look = NEVER
         for k in range(JOBS):
             j = jobs[k]
-            if j.state == FREE:
+            if j.state == FREE or j.state == STORE_DONE:
                 continue
             when = j.read if j.state == STORE_READING else j.finish
             if when <= t and j.seq < seq:

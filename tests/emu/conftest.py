@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import emu
-import emu.sm
+import emu.chip
 from emu.api import Kernel, _shape, _three
+from emu.chip import Chip
 from emu.link import link
 from emu.machine import Machine, load_machine
 from emu.memory_map import MemoryMap
@@ -86,9 +86,8 @@ def step(kernel: Kernel, args: Sequence[Any], block: int, grid: Any = 1, shared_
     shape = _shape(kernel.program, machine, _three(grid), _three(block), shared_bytes)
     memory = MemoryMap(kernel.program)
     memory.bind(args)
-    sm = StreamingMultiprocessor(kernel.program, machine, link(kernel.program, machine), shape, memory)
-    sm.run(range(int(np.prod(shape.grid))), 10_000_000)
-    return sm
+    chip = Chip(kernel.program, machine, link(kernel.program, machine), shape, memory)
+    return chip.run(10_000_000, shed=False)[-1]
 
 
 @pytest.fixture(scope="session")
@@ -100,4 +99,4 @@ def ptx() -> SimpleNamespace:
 @pytest.fixture
 def quantum(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """`quantum(n)`: the core returns to Python every n cycles."""
-    return lambda cycles: monkeypatch.setattr(emu.sm, "QUANTUM_CYCLES", cycles)
+    return lambda cycles: monkeypatch.setattr(emu.chip, "QUANTUM_CYCLES", cycles)

@@ -143,7 +143,7 @@ def simple(swizzle: int = 0) -> Case:
 def damaged(field: slice, value: int) -> str:
     """PTX that copies the map to global memory with one 32-bit word changed, and uses that one."""
     return f"""mov.u64 %d20, copied; .for i in (0, 16) {{ ld.global.b64 %d21, [%map + 8*i]; st.global.b64 [%d20 + 8*i], %d21; }}
-        mov.u32 %r30, {value}; st.global.b32 [%d20 + {field.start}], %r30; mov.u64 %map, %d20;"""
+        mov.u32 %r30, {value}; st.global.b32 [%d20 + {field.start}], %r30; mov.u64 %map, %d20; fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"""
 
 
 def with_damage(ptx: Any, copy: str, damage: str, case: Case, **options: Any) -> Any:

@@ -1,0 +1,164 @@
+"""SMs, their shared memory system and the grid: a launch from its first cycle to its last."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from emu.chaos import Chaos
+from emu.config import configure
+from emu.generate import CORE, SHARED, code_address, compiled_file
+from emu.link import Linked
+from emu.livelock import Watch
+from emu.machine import Machine
+from emu.memory_map import MemoryMap
+from emu.sm import Shape, StreamingMultiprocessor
+from emu.state import CHIP, FAULT, FINISHED, GIVEN, L2, LIMIT, LINE_STATE, QUANTUM, RUNNING, SERVER, SM, WRITES
+from emu.state import HBM as MEMORY
+from emu.units.chip import LINE
+from isa.program import Program
+
+QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
+ROUNDS = 256  # before Python looks: milliseconds
+LONG_AGO = 1 << 31  # a line's last fetch, of lines that were there before the launch
+
+Progress = Callable[[int, int], None]
+
+
+class Chip:
+    """SMs that take the CTAs of a grid; `run` executes them to the end.
+
+    CTAs start breadth first: one on every SM in order, then a second one on every SM.  A slot that is free again takes
+    the next CTA.  With `warm`, arrays lie in L2 at the start, the last arguments first when they do not all fit.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        machine: Machine,
+        linked: Linked,
+        shape: Shape,
+        memory: MemoryMap,
+        warm: bool = False,
+        chaos: Chaos | None = None,
+    ) -> None:
+        self.ctas = int(np.prod(shape.grid))
+        count = min(int(machine.value("chip.sms")), self.ctas)
+        records = np.zeros(count, SM)
+        self.config = configure(machine)
+        self.sms = [
+            StreamingMultiprocessor(program, machine, linked, shape, memory, self.config, records[k : k + 1], k)
+            for k in range(count)
+        ]
+        if chaos:
+            for sm in self.sms:
+                sm.disturb(chaos)
+        self.records, self.chip = records, np.zeros(1, CHIP)
+        for sm in self.sms:
+            sm.chip = self.chip
+        self.servers = np.zeros(3, SERVER)
+        _, lines = memory.segments()
+        self.lines = np.zeros(lines, LINE_STATE)
+        self.host_seconds = 0.0
+        self._wire(machine, warm)
+        self._place(shape.slots)
+
+    def _wire(self, machine: Machine, warm: bool) -> None:
+        H, v = self.chip[0], machine.value
+        H["sm_at"], H["sms"], H["ctas"] = self.records.ctypes.data, len(self.sms), self.ctas
+        H["server_at"], H["line_at"] = self.servers.ctypes.data, self.lines.ctypes.data
+        H["capacity"] = v("unit.l2.capacity_b") // LINE
+        H["merge"], H["merge_share"] = v("unit.l2.merge_cy"), v("unit.l2.merge_share")
+        window = v("unit.l2.window_cy")
+        for which, rate, unit in (
+            (L2, "unit.l2.chip_b_per_cy", "l2"),
+            (WRITES, "unit.l2.write_b_per_cy", "l2"),
+            (MEMORY, "unit.hbm.b_per_cy", "hbm"),
+        ):
+            self.servers[which] = (0, 0, 0, v(rate), v(f"unit.{unit}.knee_cy"), v(f"unit.{unit}.free_share"), window)
+        if warm:
+            self.lines["fill"], self.lines["when"] = np.arange(1, len(self.lines) + 1), LONG_AGO
+            H["fills"] = len(self.lines)
+
+    def _place(self, slots: int) -> None:
+        """Give the first CTAs to slots."""
+        H = self.chip[0]
+        for slot in range(slots):
+            for sm in self.sms:
+                if H["next_cta"] < self.ctas:
+                    sm.ctas["state"][slot], sm.ctas["id"][slot] = GIVEN, H["next_cta"]
+                    sm.sm["open"] += 1
+                    H["next_cta"] += 1
+
+    def run(
+        self, max_cycles: int, threads: int = 1, progress: Progress | None = None, shed: bool = True
+    ) -> list[StreamingMultiprocessor]:
+        """Execute the grid; the SMs, of which the last one is the first that failed, if any did.
+
+        `progress` is called now and then with the CTAs that have ended and all of them; `shed` drops what reports do not read.
+        """
+        H, C = self.chip[0], self.config[0]
+        for sm in self.sms:
+            sm.load()
+        H["core_at"], code = code_address(CORE), compiled_file(SHARED)
+        H["rounds"] = ROUNDS if progress else 1 << 30
+        if len(self.sms) == 1:
+            self._let_answer(code)
+        watches = [Watch(sm, max_cycles, alone=len(self.sms) == 1) for sm in self.sms]
+        pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        try:
+            while not H["stop"] and H["horizon"] < max_cycles:
+                H["limit"] = min(w.until(int(H["horizon"]) + QUANTUM_CYCLES) for w in watches)
+                begin = time.perf_counter()
+                while not H["stop"] and H["horizon"] < H["limit"]:
+                    if pool is None:
+                        code(H, C, 0, 1)
+                    else:
+                        list(pool.map(lambda k: code(H, C, k, threads), range(threads)))
+                        code(H, C, 0, 0)
+                    if progress:
+                        progress(int(self.records["finished_ctas"].sum()), self.ctas)
+                self.host_seconds += time.perf_counter() - begin
+                self._look(watches)
+                code(H, C, 0, 0)
+        finally:
+            if pool is not None:
+                pool.shutdown()
+        self._let_answer(code)
+        done = self._end()
+        return [sm.shed() for sm in done] if shed else done
+
+    def _let_answer(self, code: Callable[..., None]) -> None:
+        """Let each SM have its answers for itself: it is the only one, or the others have stopped."""
+        for k, sm in enumerate(self.sms):
+            sm.answer = functools.partial(code, self.chip[0], self.config[0], k, -1)
+
+    def _look(self, watches: list[Watch]) -> None:
+        """Collect stalls; end SMs that repeat themselves for ever."""
+        for sm, watch in zip(self.sms, watches, strict=True):
+            sm.collect_stalls()
+            if sm.sm["status"][0] == QUANTUM:
+                watch.look()
+
+    def _end(self) -> list[StreamingMultiprocessor]:
+        """Charge what warps have waited that are cut off; the SM that failed first comes last."""
+        going = self.records["status"]
+        failed = [k for k, status in enumerate(going) if status not in (RUNNING, QUANTUM, FINISHED)]
+        first = min(failed, key=lambda k: int(self.records["now"][k]), default=None)
+        for sm in self.sms:
+            if sm.sm["status"][0] in (RUNNING, QUANTUM):
+                sm.sm["status"] = LIMIT
+                failed = failed or [len(self.sms)]
+            if sm.sm["status"][0] in (LIMIT, FAULT):
+                sm.advance(int(sm.sm["now"][0]), int(sm.sm["status"][0]))
+                sm.collect_stalls()
+        order = list(self.sms)
+        if first is not None:
+            order.append(order.pop(first))
+        elif failed:
+            order.sort(key=lambda sm: sm.sm["status"][0] != FINISHED)
+        return order

@@ -1,0 +1,401 @@
+"""What all SMs share: global memory behind L2 and HBM, and the queue of CTAs.
+
+SMs run ahead until they could need an answer; `merge` then answers what they asked, in the order (cycle, SM, sequence),
+up to the cycle that every SM has reached.  The order in which SMs run, or on which threads, changes nothing.
+
+Times.  L2, its writes and HBM are servers: each passes what it is asked at its rate in that order, and a busy one costs
+`knee * (sqrt(load / (1 - load)) - slack)` cycles more, which is what slices and channels that are hit unevenly cost on
+an H200.  A request for a line that another one has just fetched joins it.  L2 holds a line until as many other lines
+have been filled since its last use as L2 has room for: exact for streams, generous where lines are reused in between.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from emu.compiled import compiled
+from emu.issue import result_times
+from emu.raw import copy, ld32, st32, view
+from emu.state import (
+    ASK_ATOMIC,
+    ASK_COPY_ASYNC,
+    ASK_COPY_IN,
+    ASK_COPY_OUT,
+    ASK_CTA,
+    ASK_LOAD,
+    ASKED,
+    COPIES,
+    CTA_SLOTS,
+    FAULT,
+    FINISHED,
+    FREE,
+    GIVEN,
+    HBM,
+    JOBS,
+    L2,
+    NEVER,
+    QUANTUM,
+    REQUESTS,
+    RUNNING,
+    SERVER,
+    SM,
+    STORE_DONE,
+    WARP_SLOTS,
+    WRITES,
+)
+from emu.units import atomic
+from emu.units.boxes import inner_range, outer_rows, source_row, write_box
+from emu.units.chaos import C_COPY, at
+from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, segments_of, tmaps_of, warps_of
+from emu.units.global_memory import SECTOR, move_rows
+from emu.units.memory import decode, move
+from emu.units.requests import answered, data_at, requests_of
+
+LINE = 128  # bytes of an L2 line (CUDA programming guide)
+MOST = 0.95  # load of a server beyond which waiting in line says it all
+
+sms_of = view(SM)
+servers_of = view(SERVER)
+
+
+# ---- time --------------------------------------------------------------------------------------------
+
+
+@compiled
+def wait_for(H: Any, which: int, size: float, t: int) -> tuple[int, int]:
+    """Pass `size` bytes through a server at cycle `t`: cycles in its line, and cycles that unevenness costs."""
+    Q = servers_of(H.server_at, 3)[which]
+    Q.work = Q.work * max(1.0 - (t - Q.at) / Q.window, 0.0)
+    Q.at = t
+    load = min(Q.work / Q.window, MOST)
+    line = max(Q.free - t, 0.0)
+    cost = size / Q.rate
+    Q.free = t + line + cost
+    Q.work += cost
+    uneven = Q.knee * max(math.sqrt(load / (1.0 - load)) - Q.slack, 0.0)
+    return int(line), int(uneven)
+
+
+@compiled
+def state_of(H: Any, S: Any, address: int) -> tuple[int, int]:
+    """Host address of a line's LINE_STATE and how many lines its array has from there on; zeros outside all arrays."""
+    segments = segments_of(S.segment_at, S.segments)
+    for k in range(S.segments):
+        g = segments[k]
+        if address + LINE > g.base and address < g.base + g.size:
+            skipped = address // LINE - g.base // LINE
+            return int(H.line_at + 8 * (g.line + skipped)), int((g.base + g.size - 1) // LINE - g.base // LINE + 1 - skipped)
+    return 0, 0
+
+
+@compiled
+def touch_lines(H: Any, S: Any, start: int, size: int, t: int, write: int) -> tuple[int, int]:
+    """Use every line of a range: (lines that L2 has to move, lines that come from HBM)."""
+    moved, missed = 0, 0
+    window = int(H.merge + H.merge_share * max(servers_of(H.server_at, 3)[L2].free - t, 0.0))
+    first, last = start // LINE, (start + size - 1) // LINE
+    at, there = state_of(H, S, first * LINE)
+    for k in range(min(last - first + 1, there)):
+        fill = ld32(at + 8 * k)
+        since = (t - ld32(at + 8 * k + 4)) & 0xFFFFFFFF
+        if fill == 0 or ((H.fills + 1 - fill) & 0xFFFFFFFF) > H.capacity:
+            H.fills += S.weight
+            missed += 1
+        elif since < window and not write:
+            continue
+        moved += 1
+        st32(at + 8 * k, H.fills + 1)
+        st32(at + 8 * k + 4, t)
+    return moved, missed
+
+
+@compiled
+def supply(H: Any, S: Any, C: Any, size: int, missed: int, t: int) -> tuple[int, int]:
+    """Bring `size` bytes to an SM, `missed` lines of them from HBM: cycles in line, and cycles beyond an L2 hit's."""
+    line, late = wait_for(H, L2, float(size * S.weight), t)
+    S.l2_bytes += size
+    if missed:
+        queue, uneven = wait_for(H, HBM, float(missed * LINE * S.weight), t)
+        S.hbm_bytes += missed * LINE
+        line, late = max(line, queue), late + uneven
+    return line, late
+
+
+@compiled
+def absorb(H: Any, S: Any, size: int, missed: int, t: int) -> int:
+    """Take `size` bytes from an SM into L2; returns the cycles in line.  A full L2 passes new lines on to HBM."""
+    line, _ = wait_for(H, WRITES, float(size * S.weight), t)
+    S.l2_bytes += size
+    if H.fills > H.capacity and missed:
+        wait_for(H, HBM, float(missed * LINE * S.weight), t)
+        S.hbm_bytes += missed * LINE
+    return line
+
+
+# ---- answers -----------------------------------------------------------------------------------------
+
+
+@compiled
+def lines_of(H: Any, S: Any, r: Any, write: int) -> tuple[int, int]:
+    """`touch_lines` of an access: (moved, missed)."""
+    if r.first:
+        return touch_lines(H, S, r.first, 32 * r.width, r.time, write)
+    moved, missed, previous = 0, 0, -1
+    for lane in range(32):
+        if (r.mask >> lane) & 1 and r.address[lane] // LINE != previous:
+            previous = r.address[lane] // LINE
+            more, late = touch_lines(H, S, r.address[lane], r.width, r.time, write)
+            moved, missed = moved + more, missed + late
+    return moved, missed
+
+
+@compiled
+def answer_load(H: Any, S: Any, C: Any, r: Any) -> None:
+    """ld.global: values now, their time into the scoreboard."""
+    W = warps_of(S.warp_at, WARP_SLOTS)[r.warp]
+    I = instrs_of(S.instr_at, S.npc)[r.pc]
+    moved, missed = lines_of(H, S, r, 0)
+    line, late = supply(H, S, C, min(r.bytes, moved * LINE), missed, r.time)
+    if r.first:
+        _, size, _, count = decode(I.imm)
+        host = host_of(S, r.first)
+        if size != 4 or not move_rows(host, W.row_at, S.list_at + I.list * 2, count, 0):
+            for lane in range(32):
+                move(S, W, I, host + lane * r.width, lane, 0)
+    else:
+        for lane in range(32):
+            if (r.mask >> lane) & 1:
+                move(S, W, I, host_of(S, r.address[lane]), lane, 0)
+    latency = C.hbm_latency_cy if missed else C.l2_latency_cy
+    result_times(S, W, I, max(r.port, r.time + line) + late + latency)
+    answered(S, C, W)
+
+
+@compiled
+def answer_store(H: Any, S: Any, r: Any, data: int) -> None:
+    """st.global: memory changes now; a line in front of L2 holds up the SM's next stores."""
+    _, missed = lines_of(H, S, r, 1)
+    line = absorb(H, S, r.bytes, missed, r.time)
+    S.store_free = max(S.store_free, (r.time + line) << 8)
+    if r.first:
+        copy(host_of(S, r.first), data, 32 * r.width)
+        return
+    for lane in range(32):
+        if (r.mask >> lane) & 1:
+            copy(host_of(S, r.address[lane]), data + lane * r.width, r.width)
+
+
+@compiled
+def answer_atomic(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
+    """atom, red: lane after lane; lanes with one address wait for one another in L2."""
+    W = warps_of(S.warp_at, WARP_SLOTS)[r.warp]
+    I = instrs_of(S.instr_at, S.npc)[r.pc]
+    moved, missed = lines_of(H, S, r, 1)
+    line, late = supply(H, S, C, min(r.bytes, moved * LINE), missed, r.time)
+    for lane in range(32):
+        if (r.mask >> lane) & 1:
+            atomic.change(S, W, I, data, host_of(S, r.address[lane]), lane, 1)
+    if I.nd:
+        latency = (C.hbm_latency_cy if missed else C.l2_latency_cy) + C.l2_atomic_cy * (r.job - 1)
+        result_times(S, W, I, max(r.port, r.time + line) + late + latency)
+        answered(S, C, W)
+
+
+@compiled
+def answer_copy_async(H: Any, S: Any, C: Any, r: Any) -> None:
+    """cp.async: when it completes; the SM reads the data then."""
+    E = copies_of(S.copy_at, COPIES)[r.job]
+    moved, missed = lines_of(H, S, r, 0)
+    line, late = supply(H, S, C, min(r.bytes, moved * LINE), missed, r.time)
+    late += C.hbm_latency_cy - C.l2_latency_cy if missed else 0
+    when = max(r.port, r.time + line) + late + C.copy_latency_cy
+    E.finish = at(S, warps_of(S.warp_at, WARP_SLOTS)[E.warp], C_COPY, E.pc, r.time, when, when)
+    event(S, max(E.finish, S.copy_last))
+
+
+@compiled
+def host_of(S: Any, address: int) -> int:
+    """Host address of a global address that was checked at issue."""
+    segments = segments_of(S.segment_at, S.segments)
+    for k in range(S.segments):
+        g = segments[k]
+        if address >= g.base and address < g.base + g.size:
+            return int(g.host_at + address - g.base)
+    return 0
+
+
+@compiled
+def box_lines(H: Any, S: Any, k: int, t: int, write: int) -> tuple[int, int]:
+    """Of a bulk copy's box: (bytes that L2 moves, lines that come from HBM)."""
+    j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
+    size, missed = 0, 0
+    first, count = inner_range(j, T)
+    width = count * T.elem
+    for row in range(outer_rows(T) if count else 0):
+        address, inside = source_row(j, T, row)
+        if inside:
+            start = address + first * T.elem
+            moved, late = touch_lines(H, S, start, width, t, write)
+            sectors = (start + width + SECTOR - 1) // SECTOR - start // SECTOR
+            size, missed = size + min(moved * LINE, sectors * SECTOR), missed + late
+    return size, missed
+
+
+@compiled
+def answer_copy_in(H: Any, S: Any, C: Any, k: int, t: int) -> None:
+    """A bulk load: when it completes.  The copy engine waits while L2 or HBM are behind."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    size, missed = box_lines(H, S, k, t, 0)
+    line, late = supply(H, S, C, size, missed, t)
+    if t + line > j.serve:
+        j.serve = t + line
+        S.tma_free = max(S.tma_free, j.serve << 8)
+    when = j.serve + late + C.tma_latency_cy + (C.tma_hbm_cy if missed else 0)
+    W = warps_of(S.warp_at, WARP_SLOTS)[j.warp]
+    j.finish = at(S, W, C_COPY, j.pc, t, when, t + C.answer_cy)
+    j.read = j.finish
+    S.tma_until = max(S.tma_until, j.finish)
+    event(S, j.finish)
+
+
+@compiled
+def answer_copy_out(H: Any, S: Any, k: int, t: int) -> None:
+    """A bulk store whose source has been read: memory changes now; a line in front of L2 holds up the next ones."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    size, missed = box_lines(H, S, k, t, 1)
+    S.store_free = max(S.store_free, (t + absorb(H, S, size, missed, t)) << 8)
+    before = S.fault
+    write_box(S, warps_of(S.warp_at, WARP_SLOTS)[j.warp], k)
+    if S.fault and not before:
+        S.fault_pc = j.pc
+    j.written = 1
+    if j.state == STORE_DONE:
+        j.state = FREE
+
+
+@compiled
+def answer_cta(H: Any, S: Any, slot: int) -> None:
+    """The next CTA of the grid for a free slot, if there is one."""
+    c = ctas_of(S.cta_at, CTA_SLOTS)[slot]
+    if H.next_cta < H.ctas:
+        c.id, c.state = H.next_cta, GIVEN
+        H.next_cta += 1
+        event(S, c.born)
+    elif c.state == ASKED:
+        c.state = FREE
+        S.open -= 1
+        if S.open == 0 and S.live_warps == 0 and S.jobs == 0 and S.status != FAULT:
+            S.status, S.now = FINISHED, S.last + 1
+
+
+@compiled
+def answer(H: Any, S: Any, C: Any) -> None:
+    """Answer an SM's first request."""
+    k = int(S.log_head & (REQUESTS - 1))
+    r = requests_of(S.log_at, REQUESTS)[k]
+    S.log_head += 1
+    if r.kind == ASK_LOAD:
+        answer_load(H, S, C, r)
+    elif r.kind == ASK_COPY_IN:
+        answer_copy_in(H, S, C, r.job, r.time)
+    elif r.kind == ASK_COPY_OUT:
+        answer_copy_out(H, S, r.job, r.time)
+    elif r.kind == ASK_CTA:
+        answer_cta(H, S, r.job)
+    elif r.kind == ASK_COPY_ASYNC:
+        answer_copy_async(H, S, C, r)
+    elif r.kind == ASK_ATOMIC:
+        answer_atomic(H, S, C, r, data_at(S, k))
+    else:
+        answer_store(H, S, r, data_at(S, k))
+
+
+# ---- rounds ------------------------------------------------------------------------------------------
+
+
+@compiled
+def first_time(S: Any) -> int:
+    """The cycle of an SM's first request without an answer."""
+    if S.log_head == S.log_tail:
+        return NEVER
+    return int(requests_of(S.log_at, REQUESTS)[int(S.log_head & (REQUESTS - 1))].time)
+
+
+@compiled
+def merge(H: Any, C: Any) -> None:
+    """Answer every request of cycles that all SMs have passed, in order; see how far the SMs are."""
+    sms = sms_of(H.sm_at, H.sms)
+    H.horizon = NEVER
+    for k in range(H.sms):
+        if sms[k].status == RUNNING or sms[k].status == QUANTUM:
+            H.horizon = min(H.horizon, sms[k].now)
+    while True:
+        best, who = H.horizon, -1
+        for k in range(H.sms):
+            S = sms[k]
+            if S.log_head < S.log_tail:
+                at = first_time(S)
+                if at < best:
+                    best, who = at, k
+        if who < 0:
+            break
+        answer(H, sms[who], C)
+    H.stop = 1
+    for k in range(H.sms):
+        S = sms[k]
+        if S.status == RUNNING or S.status == QUANTUM:
+            H.stop = 0
+        elif S.status != FINISHED:
+            H.stop = 1
+            return
+
+
+@compiled
+def advance(H: Any, C: Any, first: int, step: int) -> None:
+    """Let every `step`-th SM run until it could need an answer."""
+    sms = sms_of(H.sm_at, H.sms)
+    for k in range(first, H.sms, step):
+        S = sms[k]
+        S.limit = min(H.limit, first_time(S) + C.answer_cy)
+        if (S.status == RUNNING or S.status == QUANTUM) and S.now < S.limit:
+            S.status = RUNNING
+            call_core(H.core_at, S, C)
+
+
+@intrinsic
+def call_core(typing: Any, address: Any, S: Any, C: Any) -> Any:
+    """Call the cycle loop `run(S, C)` at the address of its machine code."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function_type = context.call_conv.get_function_type(types.none, (S, C))
+        result, error = (cgutils.alloca_once(builder, kind.pointee) for kind in function_type.args[:2])
+        builder.call(builder.inttoptr(args[0], function_type.as_pointer()), [result, error, *args[1:]])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, S, C), generate
+
+
+def run(H: Any, C: Any, first: int, step: int) -> None:
+    """With step 1 some rounds of everything; with step 0 only the answers; else every `step`-th SM from `first` on.
+
+    With a negative step only the answers to SM `first`, while no other one moves.
+    """
+    if step == 0:
+        merge(H, C)
+    elif step < 0:
+        S = sms_of(H.sm_at, H.sms)[first]
+        while first_time(S) < S.now:
+            answer(H, S, C)
+    elif step > 1:
+        advance(H, C, first, step)
+    else:
+        for _ in range(H.rounds):
+            advance(H, C, 0, 1)
+            merge(H, C)
+            if H.stop or H.horizon >= H.limit:
+                break
