@@ -10,7 +10,7 @@ from isa.ops.address import generic_whole, shared_whole
 from isa.ops.atomic import OPERATIONS, TYPES
 from isa.ops.memory import rows
 from isa.ops.tma import UTMAPF
-from isa.registry import Const, Emitter, Match, Value, instruction
+from isa.registry import Address, Const, Emitter, Match, Value, instruction
 
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
@@ -153,29 +153,38 @@ def _asynchronous(e: Emitter, m: Match, code: int) -> None:
     if size * len(values) > 16:
         raise e.error("a vector has 16 bytes at most", operand=m.operand("b"))
     words = rows(e, values, size)
-    e(STAS, None, shared_whole(e, m.a), shared_whole(e, m.mbar), words, imm=code | 4 * len(words) << 32)
+    places: list[Address] = [m.a, m.mbar]
+    if not m.has(".shared::cluster"):  # generic addresses, which point there
+        places = [Address(e.lo(place.base), place.offset) for place in places]
+    address, barrier = (shared_whole(e, place) for place in places)
+    e(STAS, None, address, barrier, words, imm=code | 4 * len(words) << 32)
 
 
-_ST = "st.async{.weak}.shared::cluster.mbarrier::complete_tx::bytes{.VEC}.TYPE [a], b, [mbar];"
-_RED = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
+_SIGNAL = "mbarrier::complete_tx::bytes"
+_ST = f"st.async{{.weak}}.shared::cluster.{_SIGNAL}{{.VEC}}.TYPE [a], b, [mbar];"
+_RED = f"red.async.relaxed.cluster.shared::cluster.{_SIGNAL}"
+_GENERIC = {"a": "addr", "mbar": "addr"}
 
 
+@instruction(_ST.replace(".shared::cluster", ""), sets=_ASYNC, types=_GENERIC, ignored=_ORDER, targets=_HOPPER_ON)
 @instruction(_ST, sets=_ASYNC, types=_ASYNC_OPERANDS, ignored=_ORDER, targets=_HOPPER_ON)
 def store_async(e: Emitter, m: Match) -> None:
     """Shared memory at `a` = b, later; its bytes are signalled to the mbarrier."""
     _asynchronous(e, m, 0)
 
 
+def _reductions_async(head: str) -> tuple[str, ...]:
+    return tuple(f"{head}.{line} [a], b, [mbar];" for line in ("OP.SIGNED", "add.LONG", "STEP.u32", "BITS.b32"))
+
+
 @instruction(
-    f"{_RED}.OP.SIGNED [a], b, [mbar];",
-    f"{_RED}.add.LONG [a], b, [mbar];",
-    f"{_RED}.STEP.u32 [a], b, [mbar];",
-    f"{_RED}.BITS.b32 [a], b, [mbar];",
+    *_reductions_async(_RED.replace(".shared::cluster", "")),
     sets=_ASYNC,
-    types=_ASYNC_OPERANDS,
+    types=_GENERIC,
     ignored=_ORDER,
     targets=_HOPPER_ON,
 )
+@instruction(*_reductions_async(_RED), sets=_ASYNC, types=_ASYNC_OPERANDS, ignored=_ORDER, targets=_HOPPER_ON)
 def reduce_async(e: Emitter, m: Match) -> None:
     """Shared memory at `a` = its value op b, later; the bytes are signalled to the mbarrier."""
     operation = next(word for word in m.mods if word in OPERATIONS)

@@ -1,0 +1,1 @@
+"""What NVIDIA's assembler takes, instruction by instruction."""

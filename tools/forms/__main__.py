@@ -1,0 +1,114 @@
+"""Ask ptxas about every instruction of `patterns.txt` and record which it takes.
+
+    python -m tools.forms                      # writes tests/golden/forms/sm_90a.txt
+    python -m tools.forms --show               # also lists where the assembler here differs
+
+The recorded file has a line for every instruction: `+` taken, `-` refused.  tests/isa/test_forms.py holds the assembler to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from isa import registry
+from isa.errors import AssemblyError
+from isa.expand import expand
+from isa.layout import Layout
+from isa.lowering import Lowering
+
+PATTERNS = Path(__file__).with_name("patterns.txt")
+GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "forms"
+HEAD = """.version 8.8
+.target {target}
+.address_size 64
+.extern .shared .align 1024 .b8 smem[];
+.const .align 16 .b8 cc[64];
+.global .align 16 .b8 gg[256];
+.visible .entry k(.param .u64 pointer, .param .align 64 .b8 map[128], .param .u32 count, .param .align 4 .b8 small[8])
+{{
+    .reg .b16 %h<16>; .reg .b32 %r<300>; .reg .b64 %rd<16>; .reg .f32 %f<300>; .reg .f64 %fd<8>; .reg .pred %p<8>;
+    .reg .b128 %q<8>; .local .align 16 .b8 stack[64];
+"""
+
+
+def instructions(path: Path = PATTERNS) -> list[str]:
+    """Every instruction of a file of patterns, each once, in order."""
+    found: dict[str, None] = {}
+    for line in path.read_text().splitlines():
+        pattern = line.split("//")[0].strip()
+        if pattern and not pattern.startswith("#"):
+            found |= dict.fromkeys(alternatives(pattern))
+    return list(found)
+
+
+def alternatives(pattern: str) -> Iterator[str]:
+    """`ld<|.global>.u32` -> `ld.u32`, `ld.global.u32`."""
+    parts = re.split(r"(<[^<>]*>)", pattern)
+    choices = [part[1:-1].split("|") if part.startswith("<") else [part] for part in parts]
+    return ("".join(chosen) for chosen in itertools.product(*choices))
+
+
+def kernel(lines: Sequence[str], target: str) -> str:
+    """A kernel with one instruction a line."""
+    return HEAD.format(target=target) + "".join(f"{{ {line} }}\n" for line in lines) + "ret;\n}\n"
+
+
+def refused(lines: Sequence[str], target: str) -> set[int]:
+    """Indices of the instructions that ptxas refuses; it names some at a time."""
+    bad: set[int] = set()
+    first = HEAD.count("\n") + 1
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "k.ptx"
+        while True:
+            live = [k for k in range(len(lines)) if k not in bad]
+            source.write_text(kernel([lines[k] for k in live], target))
+            command = ["ptxas", f"-arch={target}", str(source), "-o", str(source.with_suffix(".cubin"))]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            named = {int(n) - first for n in re.findall(r"line (\d+); (?:error|fatal)", ran.stderr)}
+            if not named:
+                if ran.returncode:
+                    raise RuntimeError(f"ptxas ended with {ran.returncode}: {ran.stderr[:300]}")
+                return bad
+            bad |= {live[k] for k in named}
+
+
+def problem(line: str, target: str) -> AssemblyError | None:
+    """What the assembler here has against an instruction."""
+    registry.load()
+    module = expand(kernel([line], target), "forms.ptx", {}, ())
+    entry = module.kernels[0]
+    try:
+        Lowering(entry, target, Layout(module, entry), lambda pos: "").run()
+    except AssemblyError as error:
+        return error
+    return None
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--show", action="store_true", help="list where the assembler here differs")
+    args = parser.parse_args(argv)
+    lines = instructions()
+    bad = refused(lines, args.target)
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{'-' if k in bad else '+'} {line}\n" for k, line in enumerate(lines))
+    (GOLDEN / f"{args.target}.txt").write_text(text)
+    print(f"{len(lines)} instructions, {len(lines) - len(bad)} taken by ptxas for {args.target}")
+    for k, line in enumerate(lines) if args.show else ():
+        error = problem(line, args.target)
+        if (error is None) == (k in bad):
+            print(f"{'too much' if error is None else 'missing'}: {line}  {error.diagnostics[0].message if error else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
