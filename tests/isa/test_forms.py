@@ -24,7 +24,7 @@ MISSING = re.compile(
     r"|cp\.(reduce\.)?async\.bulk\.shared::cluster\.shared::cta|cp\.async\.bulk.*multicast|.*\.im2col|fma\.rn\.oob"
     r"|(rcp|rsqrt)\.approx(\.ftz)?\.f64|wgmma.*\.b1\."
 )
-TAKEN_FOR_MISTAKES = re.compile(r"approx.*f64|shared::cluster\.shared::cta")  # an error instead: all of their words are known
+TAKEN_FOR_MISTAKES = re.compile(r"approx.*f64|k256|shared::cluster\.shared::cta")  # an error instead: all of their words are known
 # What ptxas refuses for reasons that the assembler here does not look into.
 TOLERATED = ("cvta.const.u64 %rd1, gg;", "cvta.shared.u64 %rd1, stack+4;")
 
