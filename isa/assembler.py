@@ -84,8 +84,15 @@ def assemble(
     registry.load()
     path = Path(source) if source is not None else Path("<text>")
     text = path.read_text("utf-8-sig") if text is None else text
-    module = expand(text, str(path), defines or {}, (path.parent,))
-    sources = _Sources(str(path), text)
+    return assemble_module(expand(text, str(path), defines or {}, (path.parent,)), text, kernel=kernel, order=order)
+
+
+def assemble_module(
+    module: Module, text: str, *, kernel: str | None = None, order: Weights | None = None
+) -> Assembly:
+    """As `assemble`, for a module that is expanded already (and perhaps changed); `text` is that of its main file."""
+    registry.load()
+    sources = _Sources(module.file, text)
     try:
         return Assembly(module, _programs(module, kernel, sources, order))
     except AssemblyError as error:

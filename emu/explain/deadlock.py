@@ -66,13 +66,17 @@ def _warps(sm: StreamingMultiprocessor, party: Party) -> list[StuckWarp]:
 
 
 def _others(sm: StreamingMultiprocessor, known: dict[Thing, BarrierState], case: Case) -> list[BarrierState]:
-    """The live mbarriers, of CTAs with stuck warps, that nobody waits for."""
+    """Live mbarriers, and named barriers to which some have come, of CTAs with stuck warps, that nobody waits for."""
     found = []
     for cta in dict.fromkeys(thing.cta for thing in known):
         if sm.ctas[cta]["state"] != LIVE:
             continue
         for address in live_mbarriers(sm, sm.ctas[cta]):
             thing = Thing("mbarrier", cta, address)
+            if thing not in known:
+                found.append(state_of(sm, thing, case.log))
+        for number in sm.ctas[cta]["bar_arrived"].nonzero()[0]:
+            thing = Thing("barrier", cta, int(number))
             if thing not in known:
                 found.append(state_of(sm, thing, case.log))
     return found
