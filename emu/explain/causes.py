@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
+RANK = ("MB207", "NB102", "MB205", "TX101", "TX102", "RG101", "WG105", "NB101", "MB204", "MB201")
+
+
 @dataclass
 class Case:
     """All that is known about a deadlock."""
@@ -89,7 +92,7 @@ def describe_sources(case: Case, thing: Thing) -> list[Source]:
 
 
 def causes(case: Case) -> list[Cause]:
-    """Specific causes first, then circles of waits."""
+    """What is probably wrong, mistakes before what follows from them (`RANK`)."""
     found: list[Cause] = []
     for party in case.parties:
         for rule in (_same_parity, _lapped):
@@ -97,7 +100,7 @@ def causes(case: Case) -> list[Cause]:
     for thing in dict.fromkeys(p.thing for p in case.parties):
         found += _lacking(case, thing)
     found += circles(case)
-    return list({(c.rule, c.message): c for c in found}.values())
+    return sorted({(c.rule, c.message): c for c in found}.values(), key=lambda c: RANK.index(c.rule))
 
 
 def _same_parity(case: Case, party: Party) -> Iterator[Cause]:

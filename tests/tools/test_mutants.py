@@ -93,7 +93,7 @@ def test_a_token_for_both_costs_exclusion_only() -> None:
     assert right and result.cycles != bench().run(plain)[0].cycles
     for seed in range(5):
         result, right = bench().run(kernel, seed)
-        assert right or (result.deadlock is not None and result.deadlock.causes[0].rule == "NB102")
+        assert right or (result.deadlock is not None and "NB102" in {c.rule for c in result.deadlock.causes})
 
 
 @pytest.mark.parametrize(("what", "barrier"), [("count one less", "K_EMPTY"), ("count one more", "V_EMPTY"), ("count a warp more", "barrier 1")])
