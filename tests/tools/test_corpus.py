@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emu.machine import load_machine
-from tools.corpus.__main__ import main
+from tools.corpus.__main__ import counted, cycles, main
 from tools.corpus.launch import Outcome, attempt
 from tools.corpus.manifest import Corpus, load
 
@@ -59,3 +59,11 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert row["verdict"] == "right" and row["ratio"] == round(row["cycles"] / 874, 3)
     assert "1 kernels: 1 right, 0 refused, 0 wrong, 0 fault" in out.err
     assert main(["--corpus", str(FOLDER), "--target", "sm_100a"]) == 0 and "0 kernels" in capsys.readouterr().out
+
+
+def test_the_page_counts_and_lists() -> None:
+    row = {"file": "k.sm_90a.ptx", "target": "sm_90a", "verdict": "right", "reason": "", "cycles": 1500, "card_cycles": 1000}
+    row |= {"ratio": 1.5, "warp_instructions": 90, "card_warp_instructions": 100}
+    refused = row | {"verdict": "refused", "reason": "tex.2d, vadd.s32", "ratio": None}
+    assert counted([row, refused]).splitlines()[2:] == ["| sm_90a | 2 | 1 | 1 | 0 | 0 |", "", "Refused for: `tex.2d`, `vadd.s32`."]
+    assert cycles([row, refused]).splitlines()[2] == "| k | 1,000 | 1,500 | 1.500 | 100 | 90 |"

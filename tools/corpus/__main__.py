@@ -21,8 +21,10 @@ from typing import Any
 from emu.machine import load_machine
 from tools.corpus.launch import Outcome, attempt
 from tools.corpus.manifest import Corpus, Entry, Recorded, load, recorded
+from tools.docs.blocks import ROOT, table, update
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+PAGE = ROOT / "docs" / "corpus.md"
+SHARED = ROOT.parent / "shared"
 MAX_CYCLES = 20_000_000
 WIDTH = 44
 
@@ -38,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=2e6, help="full: most warp instructions the card executed")
     parser.add_argument("--machine", default="h200")
     parser.add_argument("--max-cycles", type=int, default=MAX_CYCLES)
+    parser.add_argument("--page", action="store_true", help="rewrite the tables of docs/corpus.md")
     parser.add_argument("--json", metavar="FILE|-", help="write the rows as JSON")
     args = parser.parse_args(argv)
     corpus, card = load(args.corpus), recorded(args.recorded)
@@ -50,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
     counts = Counter(r["verdict"] for r in rows)
     total = ", ".join(f"{counts[word]} {word}" for word in ("right", "refused", "wrong", "fault"))
     print(f"{len(rows)} kernels: {total}", file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.page:
+        update(PAGE, {"counts": counted(rows), "cycles": cycles(rows)})
     if args.json:
         text = json.dumps(rows, indent=1) + "\n"
         sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text)
@@ -83,6 +88,37 @@ def row(outcome: Outcome, card: dict[tuple[str, str], Recorded], seconds: float 
     cells["warp_instructions"] = result.warp_instructions if result else None
     cells["card_warp_instructions"] = there.warp_instructions if there else None
     return cells
+
+
+def counted(rows: list[dict[str, Any]]) -> str:
+    """Verdicts by target."""
+    words = ("right", "refused", "wrong", "fault")
+    targets = dict.fromkeys(r["target"] for r in rows)
+    table_rows = []
+    for target in targets:
+        verdicts = Counter(r["verdict"] for r in rows if r["target"] == target)
+        table_rows.append((target, str(verdicts.total()), *(str(verdicts[word]) for word in words)))
+    refused = sorted({f"`{word}`" for r in rows if r["verdict"] == "refused" for word in r["reason"].split(", ")})
+    named = f"\n\nRefused for: {', '.join(refused)}." if refused else ""
+    return table(("target", "kernels", *words), table_rows) + named
+
+
+def cycles(rows: list[dict[str, Any]]) -> str:
+    """The kernels that ran and were recorded."""
+    names = ("cycles", "card_cycles", "warp_instructions", "card_warp_instructions")
+    header = ("kernel", "H200 cycles", "emulated", "ratio", "H200 warp instructions", "emulated")
+    found = []
+    for r in rows:
+        if r["ratio"] is not None and r["verdict"] == "right":
+            here, there, own, card = (f"{r[name]:,}" for name in names)
+            found.append((r["file"].split(".")[0], there, here, f"{r['ratio']:.3f}", card, own))
+    ratios = sorted(float(row[3]) for row in found)
+    spread = (
+        f"\n\nMedian ratio {ratios[len(ratios) // 2]:.2f}; half of the kernels lie between {ratios[len(ratios) // 4]:.2f} and {ratios[3 * len(ratios) // 4]:.2f}."
+        if ratios
+        else ""
+    )
+    return table(header, found) + spread
 
 
 def line(cells: dict[str, Any]) -> str:
