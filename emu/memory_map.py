@@ -164,6 +164,11 @@ class MemoryMap:
             if base - ALIGN < address < base + array.nbytes + ALIGN:
                 gap = address - base
                 return f"{gap - array.nbytes:,} bytes past the end of {name}" if gap > 0 else f"{-gap:,} before {name}"
+        for slot in self.program.args:
+            if 0 <= address - PARAM_BASE - slot.offset < slot.size:
+                return f"in the parameter {slot.name}"
+        if 0 <= address - GLOBAL_BASE < self.image.nbytes:
+            return "in the program's .const and .global variables"
         return "no array is near"
 
     def constants(self) -> np.ndarray:

@@ -153,7 +153,7 @@ def _bind(
 def _count_error(form: Template, given: int) -> OperandError:
     counts = form.counts()
     expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return OperandError(f"{given} operands given, {expected} expected")
+    return OperandError(f"{given} operand{'s' if given != 1 else ''} given, {expected} expected")
 
 
 def _wrong_target(instr: Instr, form: Form, names: Names) -> AssemblyError:

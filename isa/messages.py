@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lark import Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
@@ -26,6 +28,7 @@ KINDS = (
     ("DIRECTIVE", "a directive"),
     ("STRING", 'a string in "quotes"'),
     ("VERSION", "a version such as 9.0"),
+    ("SPACE", "'.entry', '.shared' or another state space"),
 )
 
 
@@ -53,6 +56,10 @@ def _token(error: UnexpectedToken, text: str) -> tuple[At, str, str]:
     if token.type == "$END":
         return _end(stack, text, expected)
     at = (token.line or 1, token.column or 1)
+    glued = re.search(r"(?<![\w%$.])\d\w*$", text.splitlines()[at[0] - 1][: at[1] - 1])
+    if glued and re.match(r"\w", token):  # 0xZZ, 0f3F8, 12ab
+        hint = "integers are 42, 0x2A or 0b101010, floats 1.5, 0f and 8 or 0d and 16 hexadecimal digits"
+        return (at[0], glued.start() + 1), f"'{glued[0]}{token}' is no number", hint
     end = _code_end(text, at[0])
     if "SEMICOLON" in accepted and end[0] < at[0] and not text.splitlines()[at[0] - 1][: at[1] - 1].strip():
         return end, "expected ';' at the end of the statement", _spelling(stack)

@@ -36,8 +36,8 @@ TEMPLATES = {
         "global access of {aux} bytes at {address:#x} is misaligned ({where})",
         "align the address to the size of the access",
     ),
-    common.F_READ_ONLY: ("MEM105", "write of {aux} bytes to read-only memory at {address:#x} ({where})", ""),
-    common.F_LOCAL_RANGE: ("MEM106", "local access of {aux} bytes at {address:#x} is outside the thread's .local", ""),
+    common.F_READ_ONLY: ("MEM105", "write of {aux} bytes to read-only memory at {address:#x} ({where})", "copy it to memory that may be written"),
+    common.F_LOCAL_RANGE: ("MEM106", "local access of {aux} bytes at {address:#x} is outside the thread's .local", "check the index and the size of the array"),
     common.F_STACK: ("CTL101", "more than {aux} nested divergent paths", "make the inner branches uniform"),
     common.F_PC: ("CTL102", "execution ran past the end of the program", "end every path with ret or exit"),
     common.F_DIVERGED: (

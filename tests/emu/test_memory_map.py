@@ -10,6 +10,7 @@ import pytest
 
 import emu
 from emu.memory_map import ALIGN, LaunchError, MemoryMap, Struct
+from isa.program import GLOBAL_BASE
 from programs.tensormap import TensorMap
 
 
@@ -125,3 +126,12 @@ def test_structs_that_do_not_fit() -> None:
     ]:
         with pytest.raises(LaunchError, match=words):
             struct(arg)
+
+
+def test_addresses_of_parameters_and_variables_are_described(ptx: Any) -> None:
+    result = ptx.run("mov.b64 %d1, n; cvta.param.u64 %d1, %d1; st.u32 [%d1], %r1;", "u32 m, u32 n", [3, 4], block=1)
+    (finding,) = [f for f in result.findings if f.severity == "fault"]
+    assert "in the parameter n" in finding.message and "may be written" in finding.message
+    memory = MemoryMap(emu.load(text=".version 8.6 .target sm_90a .address_size 64 .const .u32 c[4]; .entry k() { ret; }").program)
+    assert memory.describe(GLOBAL_BASE + 15) == "in the program's .const and .global variables"
+    assert memory.describe(GLOBAL_BASE + 16) == "no array is near"
