@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from emu.collect import collect
 from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
+from emu.numerics import FAST, MODES, SILICON
 from emu.order import scheduling
 from emu.result import Result
 from emu.sm import Shape, occupancy, shared_window
@@ -30,13 +31,14 @@ class Kernel:
 
     program: Program
     assembly: Assembly
-    _linked: dict[int, tuple[Machine, Linked]] = field(default_factory=dict, repr=False, compare=False)
+    _linked: dict[tuple[int, bool], tuple[Machine, Linked]] = field(default_factory=dict, repr=False, compare=False)
 
-    def linked(self, machine: Machine) -> Linked:
-        """The program with a machine's numbers, made once for each machine."""
-        found = self._linked.get(id(machine))
+    def linked(self, machine: Machine, silicon: bool = False) -> Linked:
+        """The program with a machine's numbers, made once for each machine and mode of numerics."""
+        key = id(machine), silicon
+        found = self._linked.get(key)
         if found is None:
-            found = self._linked[id(machine)] = machine, link(self.program, machine)
+            found = self._linked[key] = machine, link(self.program, machine, silicon)
         return found[1]
 
     def __repr__(self) -> str:
@@ -82,6 +84,7 @@ def launch(
     threads: int = 1,
     warm: bool = False,
     progress: Progress | None = None,
+    numerics: str = FAST,
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
@@ -90,19 +93,23 @@ def launch(
     shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
     perturbations an SM.  SMs run on `threads` threads, which changes nothing but the time it takes; `warm` starts with the arrays
     in L2, as after an earlier launch; `progress(ended, all)` is told the CTAs now and then.
+    `numerics` is "fast", or "silicon" for results that equal the card's in every bit (docs/numerics.md).
     Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
     """
     if not isinstance(machine, Machine):
         machine = load_machine(machine)
     program = kernel.program
+    if numerics not in MODES:
+        raise LaunchError(f"numerics are {' or '.join(MODES)}, not {numerics!r}")
     shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
+    shape = replace(shape, silicon=numerics == SILICON)
     memory = MemoryMap(program)
     memory.bind(args)
     if threads < 1:
         raise LaunchError(f"threads must be 1 or more, not {threads}")
     disturbance = Chaos.of(chaos)
-    chip = Chip(program, machine, kernel.linked(machine), shape, memory, warm, disturbance)
+    chip = Chip(program, machine, kernel.linked(machine, shape.silicon), shape, memory, warm, disturbance)
     done = chip.run(max_cycles or DEFAULT_MAX_CYCLES, threads, progress)
     return collect(kernel.program, machine, shape, memory, done, chip.host_seconds, disturbance)
 

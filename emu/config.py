@@ -25,6 +25,7 @@ FIELDS = (
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
+    "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
@@ -125,6 +126,9 @@ def _tensor(v: Value) -> dict[str, float]:
         "mma_share256": 256 * (1 - issue_share),
         "grant_period_cy": 1 / issue_share,
         "stream_length": v("unit.tensor.starving_run") - 1,
+        "mma_fraction": v("unit.tensor.fraction_bits"),
+        "mma_f8_fraction": v("unit.tensor.f8_fraction_bits"),
+        "mma_f8_kept": v("unit.tensor.f8_result_bits"),
     }
 
 

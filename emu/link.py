@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from emu.aligned import aligned
+from emu.dispatch import lane_ids
 from emu.gates import mark_gated
 from emu.generate import UNITS, unit_routines
 from emu.machine import Machine
@@ -37,8 +38,11 @@ class Linked:
     units: list[str]  # of emu/units that execute some of them
 
 
-def link(program: Program, machine: Machine) -> Linked:
-    """Give every instruction the machine's timing; KeyError when a timing class is missing."""
+def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
+    """Give every instruction the machine's timing; KeyError when a timing class is missing.
+
+    Unless `silicon`, lane operations that have a fast substitute (`Micro.fast`) become it.
+    """
     micros = [MICROS[name] for name in program.micro_names]
     rt = aligned(len(program.instrs), RT_INSTR, RT_INSTR.itemsize)
     for name in COPIED:
@@ -47,9 +51,11 @@ def link(program: Program, machine: Machine) -> Linked:
     rt["list"] = np.where(branch, program.instrs["target"], program.instrs["list"])
     rt["imm"] = np.where(branch, 0, program.instrs["imm"])
     rt["reconv"] = np.where(branch, program.instrs["reconv"], rt["reconv"])
-    pipes = pipe_names(machine)
+    pipes, operations = pipe_names(machine), lane_ids()
     for k, micro in enumerate(micros):
         timing = machine.timing[micro.timing]
+        if micro.fast and not silicon:
+            rt["op"][k] = operations[micro.fast]
         rt["pipe"][k] = pipes.index(timing.pipe)
         rt["reason"][k], rt["throttle"][k] = REASONS[timing.reason], REASONS[timing.throttle]
         rt["latency"][k] = round(timing.latency)

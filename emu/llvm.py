@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 I8, I16, I32, I64 = (ir.IntType(width) for width in (8, 16, 32, 64))
-F16, F32 = ir.HalfType(), ir.FloatType()
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 
 def vector(element: ir.Type, lanes: int) -> ir.Type:

@@ -25,13 +25,19 @@ class Problem(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Numerics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Outputs against the reference.  `rel_error` is the Frobenius norm of the difference over the reference's."""
+    """Outputs against the reference.  `rel_error` is the Frobenius norm of the difference over the reference's.
+
+    `mode` says whose arithmetic made them: `silicon` is the card's bit for bit.  `bound`, of fast mode only, is the most
+    by which one of the kernel's instructions can differ from the card's, relative to the magnitudes that it adds up.
+    """
 
     max_abs_error: float
     rel_error: float
     reference: str
     tiles_checked: int
     passed: bool
+    mode: Literal["fast", "silicon"] = "fast"
+    bound: float | None = None
 
 
 class Issue(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

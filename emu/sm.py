@@ -59,6 +59,7 @@ class Shape:
     shared_dynamic: int
     shared_cta: int  # bytes of a CTA's window, reserved part included
     slots: int  # resident CTAs
+    silicon: bool = False  # numerics of the tensor cores
 
     @property
     def threads(self) -> int:
@@ -83,6 +84,7 @@ class StreamingMultiprocessor:
         record: np.ndarray,
         sm_id: int,
     ) -> None:
+        from emu.units.mma import WORK_BYTES as FRAGMENT_BYTES
         from emu.units.tensor_math import SCRATCH_BYTES
 
         self.program, self.machine, self.shape, self.memory = program, machine, shape, memory
@@ -111,7 +113,7 @@ class StreamingMultiprocessor:
         self.constants = memory.constants()
         self.segments, _ = memory.segments()
         self.scratch = aligned(SCRATCH_BYTES, np.uint8)
-        self.fragments = aligned(12 * 32, np.uint32)
+        self.fragments = aligned(FRAGMENT_BYTES, np.uint8)
         self.copies = np.zeros(COPIES, COPY)
         self.window_list = np.zeros(4, np.int64)
         self.local = np.zeros(max(WARP_SLOTS * 32 * program.local_bytes, 1), np.uint8)
@@ -146,6 +148,7 @@ class StreamingMultiprocessor:
         S["rows"], S["const_first"], S["const_rows"] = program.rows, program.registers, len(program.const_bits)
         S["shuffle_row"], S["slots"], S["predicates"] = program.rows, time_slots(program), program.predicates
         S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
+        S["silicon"] = shape.silicon
         S["segments"], S["local_bytes"] = len(self.segments), program.local_bytes
         for k in range(WARP_SLOTS):
             self.warps["stall_at"][k] = self.warp_stalls[k].ctypes.data

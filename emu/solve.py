@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from emu.api import launch, load
 from emu.machine import Machine
 from emu.memory_map import LaunchError
+from emu.numerics import FAST, SILICON, bound
 from emu.result import Numerics, Problem, Result
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ def solve(
     machine: Machine,
     inputs: Mapping[str, Any] | None = None,
     max_cycles: int | None = None,
+    numerics: str = FAST,
     **options: Any,
 ) -> Result:
     """Run `problem` on `machine` with `inputs` (default: random ones, seed 0) and check the outputs.
 
-    `options` are `emu.launch`'s: chaos, threads, warm, progress.
+    `options` are `emu.launch`'s: chaos, threads, warm, progress, numerics.
 
     Raises AssemblyError, and LaunchError when the problem's defines or sizes do not fit.
     `tensor_utilization` counts the problem's own operations; padding and masked work do not.
@@ -45,6 +47,7 @@ def solve(
         args=start.args,
         shared_bytes=start.shared_bytes,
         max_cycles=max_cycles,
+        numerics=numerics,
         **options,
     )
     result.kernel = problem.kernel
@@ -59,6 +62,8 @@ def solve(
             reference=found.reference,
             tiles_checked=found.tiles_checked,
             passed=found.passed,
+            mode="silicon" if numerics == SILICON else "fast",
+            bound=None if numerics == SILICON else bound(kernel.program, machine),
         )
     return result
 

@@ -430,6 +430,7 @@ SM = np.dtype(
         ("sm_id", i32),
         ("sms", i32),
         ("npc", i32),
+        ("silicon", i32),  # whether tensor cores compute bit for bit as the card does
         # host addresses
         ("instr_at", i64),
         ("unit_at", i64, UNIT_KINDS),  # machine code of the units, by the `kind` of instructions

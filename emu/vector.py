@@ -7,6 +7,9 @@ halves of every 32-bit lane (`bits(x, "u16x2")`), or what they widen to.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 LANES = 32
@@ -196,6 +199,28 @@ class LlvmVectors:
         words = self.builder.bitcast(x, vector_type("u32x2"))
         even = list(range(0, 2 * LANES, 2))
         return self._shuffle(words, words, even), self._shuffle(words, words, [k + 1 for k in even])
+
+    def lookup(self, table: Sequence[int], index: ir.Value) -> ir.Value:
+        """Entries of a constant table, u64 lanes; u32 indices must be below its length.
+
+        The table is a private constant of the module, named by its content: every use shares it.
+        """
+        b, entry = self.builder, ir.IntType(64)
+        type = ir.ArrayType(entry, len(table))
+        name = f"table.{hashlib.sha256(str(tuple(table)).encode()).hexdigest()[:16]}"
+        data = b.module.globals.get(name)
+        if data is None:
+            data = ir.GlobalVariable(b.module, type, name)
+            data.initializer = ir.Constant(type, [x & ((1 << 64) - 1) for x in table])
+            data.linkage, data.global_constant, data.align = "private", True, 64
+        address = b.ptrtoint(data, entry)
+        places = b.add(self.splat(address, "u64"), b.shl(b.zext(index, vector_type("u64")), self.const(3, "u64")))
+        pointers = b.inttoptr(places, ir.VectorType(entry.as_pointer(), LANES))
+        all_lanes, none = self.const(1, "pred"), ir.Constant(vector_type("u64"), ir.Undefined)
+        signature = ir.FunctionType(vector_type("u64"), [pointers.type, ir.IntType(32), all_lanes.type, none.type])
+        full = f"llvm.masked.gather.v{LANES}i64.v{LANES}p0"
+        function = b.module.globals.get(full) or ir.Function(b.module, signature, full)
+        return b.call(function, [pointers, ir.Constant(ir.IntType(32), 8), all_lanes, none])
 
     def _shuffle(self, x: ir.Value, y: ir.Value, order: list[int]) -> ir.Value:
         mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)

@@ -23,7 +23,7 @@ At most three register sources (slots a, b, c), two predicate sources (pa, pb), 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -34,7 +34,8 @@ class Micro:
 
     `meaning(*sources) -> result or tuple` works on Python ints: raw bits for u f U D operands,
     bools for p, the immediate for i.  `emit(v, *sources)` does the same on vectors typed by the
-    signature.  `latency_of` names the results' scoreboard class through the timing class.
+    signature.  `fast` names a cheaper lane micro-operation of the same signature that is less exact and stands in for this one
+    in runs with fast numerics.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Micro:
     unit: str = ""
     doc: str = ""
     where: str = ""
+    fast: str = ""
     flags: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -70,9 +72,10 @@ def lane(
     meaning: Callable[..., Any],
     emit: Callable[..., Any],
     doc: str = "",
+    fast: str = "",
 ) -> Micro:
     """Declare a lane micro-operation; a name can be declared once."""
-    return _declare(Micro(name, sig, timing, meaning, emit, doc=doc, where=meaning.__module__))
+    return _declare(Micro(name, sig, timing, meaning, emit, doc=doc, where=meaning.__module__, fast=fast))
 
 
 def unit(name: str, sig: str, timing: str, routine: str, doc: str = "", *flags: str) -> Micro:
@@ -139,6 +142,7 @@ class VectorBuilder(Protocol):
     def pair(self, low: Any, high: Any) -> Any: ...  # halves -> twice the width: u64, u32
     def halves(self, x: Any) -> Any: ...  # 64-bit -> (low, high) u32
     def permute(self, x: Any, lanes: list[int]) -> Any: ...  # constant lane permutation
+    def lookup(self, table: Sequence[int], index: Any) -> Any: ...  # u64 entries of a constant table; in range only
 
 
 def lanes() -> tuple[Micro, ...]:

@@ -44,7 +44,8 @@ def command(word: str, machine: str) -> int:
         rule,
         note,
     )
-    texts = [read(word) for read in readers] + [pipe(word), timing(word, loaded), parameter(word, loaded)]
+    texts = [read(word) for read in readers]
+    texts += [numerics(word, loaded), pipe(word), timing(word, loaded), parameter(word, loaded)]
     found = [text for text in texts if text]
     if not found:
         raise click.UsageError(f"nothing is known about '{word}'. {nearest(word, known_words())}".rstrip())
@@ -100,6 +101,15 @@ def _members(members: tuple[str, ...]) -> str:
 
 def _contract(doc: str) -> list[str]:
     return [textwrap.indent(inspect.cleandoc(doc), "    "), ""] if doc else []
+
+
+def numerics(word: str, machine: Machine) -> str:
+    """How an instruction's results compare with the card's in the two modes of `run --numerics`."""
+    from emu.numerics import note  # the machine is imported only for these words
+
+    text = note(word, machine) if registry.FORMS.get(word.split(".")[0]) or word in MICROS else ""
+    paragraphs = [textwrap.fill(x, 100, initial_indent="  ", subsequent_indent="  ") for x in text.split("\n")]
+    return "\n".join(["numerics", *paragraphs]) + "\n" if text else ""
 
 
 def short_spelling(word: str) -> str:

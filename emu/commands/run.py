@@ -67,6 +67,9 @@ def shape_options(command: Any) -> Any:
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
 @click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
 @order_option
+@click.option(
+    "--numerics", type=click.Choice(["fast", "silicon"]), help="silicon: results equal the card's in every bit."
+)
 @click.option("--arg", "specs", metavar="NAME=SPEC", multiple=True, help="File: a kernel argument, as above.")
 @click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors, which also set the sizes.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
@@ -95,6 +98,7 @@ def command(
     chaos: str | None,
     threads: int,
     warm: bool,
+    numerics: str | None,
     **options: Any,
 ) -> int:
     """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
@@ -112,6 +116,7 @@ def command(
     disturbance = read_chaos(chaos)
     with bar() as progress:
         how = {"max_cycles": max_cycles, "threads": threads, "warm": warm, "progress": progress}
+        how["numerics"] = numerics or "fast"
         if kernel in programs.names():
             result = run_program(kernel, loaded, given, read_defines(defines), inputs, how, disturbance)
         else:

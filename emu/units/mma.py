@@ -1,8 +1,8 @@
 """mma.sync: a warp's matrix product at issue (PTX ISA 9.7.14.5; section F of the H200 measurements).
 
-Arithmetic as in emu.units.tensor_math: every product enters by a float32 fused multiply-add, k ascending,
-starting from C; f16 results are rounded to nearest even once; sums of products of bytes are exact
-and are added to C modulo 2^32, or clamped once with satfinite.
+Arithmetic as in emu.units.tensor_math: in fast mode every product enters by a float32 fused multiply-add, k ascending,
+starting from C; f16 results are rounded to nearest even once.  In silicon mode it is that of emu.units.tensor_silicon.
+Sums of products of bytes are exact and are added to C modulo 2^32, or clamped once with satfinite.
 
 Fragments.  Lane 4 g + q of a 32-bit register of A or B holds the `per` neighbouring elements of K from
 `per` q on of row (of B: column) g; so D's lane needs, for each k, an element of its own quad of A and one
@@ -21,12 +21,15 @@ from emu.llvm import F16, F32, I16, I32, I64, call, load, offset, pick, splat, s
 from emu.raw import ld16, st16
 from emu.stalls import Reason
 from emu.units.common import DEFAULT, together
+from emu.units.mma_silicon import WORK_BYTES as FUSED_BYTES
+from emu.units.mma_silicon import fused_product, panels
 from emu.units.sharing import take_issue
 from emu.units.tensor_panels import KIND_BF16, KIND_F16, KIND_S8, KIND_TF32
 
 FULL, R_DISPATCH = 0xFFFFFFFF, int(Reason.DISPATCH_STALL)
 ROW = 128  # bytes of a register row
 LANES = 32
+WORK_BYTES = 12 * ROW + FUSED_BYTES
 ROWS, WORDS = vector(F32, LANES), vector(I32, LANES)
 BYTES = KIND_S8  # stands for s8 and u8
 CASES = {(KIND_F16, 16), (KIND_F16, 8), (KIND_BF16, 16), (KIND_BF16, 8), (KIND_TF32, 8), (KIND_TF32, 4), (BYTES, 32), (BYTES, 16)}
@@ -47,7 +50,9 @@ def _elements(b: Any, kind: int, register: Any, mask: Any) -> list[Any]:
     return [b.sitofp(b.and_(x, mask), ROWS) for x in signed]
 
 
-def _emit_product(b: Any, kind: int, k: int, registers: list[Any], masks: list[Any], c: list[Any], d: list[Any]) -> None:
+def _emit_product(
+    b: Any, kind: int, k: int, registers: list[Any], masks: list[Any], c: list[Any], d: list[Any]
+) -> None:
     """D = A * B + C; `registers`: functions that load A's registers, then B's; c, d: addresses of four float32 rows."""
     per = PER[kind]
     groups = k // (4 * per)
@@ -159,12 +164,16 @@ def _row(window: int, rows: int, n: int) -> int:
     return window + ld16(rows + 2 * n) * ROW
 
 
+_panels = panels(_elements, PER, CASES)
+
+
 @compiled
-def product(word: int, window: int, results: int, sources: int, wide: int) -> None:
+def product(word: int, window: int, results: int, sources: int, wide: int, fraction: int) -> None:
     """One mma.sync of a warp.
 
     word: the mma word (docs/architecture.md 3).  window: the warp's registers.  results, sources: addresses of
-    uint16 row numbers of D, and of A, B and C.  wide: work space of 12 rows, 64-byte aligned; the first four are zero.
+    uint16 row numbers of D, and of A, B and C.  wide: WORK_BYTES of work space, 64-byte aligned; the first four rows are
+    zero.  fraction: bits that a fused dot product keeps below its largest term, 0 for fast mode.
     """
     k, kind_a, kind_b = word & 0xFF, word >> 8 & 15, word >> 12 & 15
     half_d, half_c = word >> 16 & 1, word >> 17 & 1
@@ -186,7 +195,17 @@ def product(word: int, window: int, results: int, sources: int, wide: int) -> No
     d = w
     if not (half_d or integer):
         d = (_row(window, results, 0), _row(window, results, 1), _row(window, results, 2), _row(window, results, 3))
-    _product(kind, k, signs, window, sources, c, d)
+    if fraction != 0 and not integer:
+        if not half_c:
+            for n in range(4):
+                _move(into + n * ROW, _row(window, old, n))
+        _panels(kind, k, window, sources, wide + 12 * ROW)
+        fused_product(kind, k, fraction, half_d, wide + 12 * ROW, into)
+        if not half_d:
+            for n in range(4):
+                _move(_row(window, results, n), into + n * ROW)
+    else:
+        _product(kind, k, signs, window, sources, c, d)
     if half_d:
         _narrow(_row(window, results, 0), into, into + ROW)
         _narrow(_row(window, results, 1), into + 2 * ROW, into + 3 * ROW)
@@ -214,7 +233,8 @@ def mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if m == 0 or not together(S, W, m, FULL):
         return DEFAULT
     results = S.list_at + 2 * I.list
-    product(I.imm, W.row_at, results, results + 2 * I.nd, S.fragment_at)
+    fraction = C.mma_fraction if S.silicon else 0
+    product(I.imm, W.row_at, results, results + 2 * I.nd, S.fragment_at, fraction)
     late = S.clear_at[W.sub] - t
     if late <= 0:
         return DEFAULT

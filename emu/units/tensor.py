@@ -46,6 +46,8 @@ from emu.units.common import (
     wgroups_of,
 )
 from emu.units.tensor_math import wgmma
+from emu.units.tensor_panels import KIND_E4M3, KIND_E5M2
+from emu.units.tensor_silicon import FULL
 
 R_GMMA, R_BARRIER = int(Reason.GMMA), int(Reason.BARRIER)
 
@@ -206,6 +208,16 @@ def start(S: Any, C: Any, t: int) -> int:
 
 
 @compiled
+def rounding(S: Any, C: Any, kind: int) -> Any:
+    """What the fused dot product of an operand kind keeps: (bits below the largest term, fraction bits of a result)."""
+    if not S.silicon:
+        return 0, FULL
+    if kind == KIND_E4M3 or kind == KIND_E5M2:
+        return C.mma_f8_fraction, C.mma_f8_kept
+    return C.mma_fraction, FULL
+
+
+@compiled
 def complete(S: Any, C: Any, group: int, t: int) -> None:
     """Compute and write D of a warpgroup's oldest wgmma, then wake who waits for it."""
     g = wgroups_of(S.wg_at, WARPGROUPS)[group]
@@ -216,7 +228,7 @@ def complete(S: Any, C: Any, group: int, t: int) -> None:
         st64(S.window_at + i * 8, warps[4 * group + i].row_at)
     code = wgmma(
         g.word[k], S.window_at, S.list_at + 2 * g.list[k], g.nd[k], S.smem_at + W.smem_base, S.smem_per_cta,
-        g.desc_a[k], g.desc_b[k], g.scale_d[k], S.scratch_at,
+        g.desc_a[k], g.desc_b[k], g.scale_d[k], S.scratch_at, *rounding(S, C, g.word[k] >> 12 & 15),
     )  # fmt: skip
     if code != 0:
         fault(S, W, F_DESCRIPTOR, 0, g.desc_b[k], code)

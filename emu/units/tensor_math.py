@@ -4,9 +4,9 @@ A D register of a warp is 32 lanes of 32 bits: 8 rows (lane / 4) x 4 columns (2 
 a 256-bit part of it is 2 rows x 4 columns.  A step of K multiplies A *spread* (each row repeated
 for its 4 lanes) with 4 columns of B's *panel* broadcast to both halves (emu.units.tensor_panels).
 
-Arithmetic: every product enters by a float32 fused multiply-add, k ascending, starting from C (from +0
-when scale-d is false).  One rounding to nearest a step, hence deterministic and independent of N and of
-the layouts; the card truncates instead (docs/accuracy.md).  f16 accumulators are rounded to nearest even
+Arithmetic in fast mode: every product enters by a float32 fused multiply-add, k ascending, starting from C (from
++0 when scale-d is false).  One rounding to nearest a step, hence deterministic and independent of N and of the
+layouts; the card truncates instead, as silicon mode does (emu.units.tensor_silicon, docs/numerics.md).  f16 accumulators are rounded to nearest even
 once an instruction.  A negated operand flips the sign of every product.  NaN payloads are unspecified.
 Integers: a sum of 32 products is below 2^24, hence exact in float32; it is added to C modulo 2^32, or
 clamped once with satfinite.
@@ -36,10 +36,13 @@ from emu.units.tensor_panels import (
     KIND_S8,
     KIND_TF32,
     chunk_offsets,
+    column_at,
     convert_fragment,
     convert_panel,
     negate_panel,
+    row_at,
 )
+from emu.units.tensor_silicon import fused_rows, split
 
 OK, FAULT_A, FAULT_B = range(3)  # an operand reaches outside shared memory
 
@@ -54,9 +57,11 @@ _IDENTITY = _TABLE_B + 32 * 64  # the list 0, 1, 2, ...
 _OFFSETS = _IDENTITY + 256  # rows of D by column vector
 _WIDE = _OFFSETS + 2 * HALF_OFFSETS  # float32 accumulators of a warp whose D is not float32
 _SPREAD = _WIDE + ROW * 128
-_PANEL_A = _SPREAD + ROW * 32
+_PANEL_A = _SPREAD + 2 * ROW * 32
 _PANEL_B = _PANEL_A + 8 * 32 * 32
-SCRATCH_BYTES = _PANEL_B + 32 * 32 * 32
+_EXPONENTS_A = _PANEL_B + 32 * 32 * 32  # silicon mode: beside the panels
+_EXPONENTS_B = _EXPONENTS_A + 8 * 32 * 32
+SCRATCH_BYTES = _EXPONENTS_B + 32 * 32 * 32
 
 
 def _emit_step(b, u, rows, columns, sums):
@@ -163,49 +168,26 @@ def _order_rows(n, rows, offsets):
         _order_block(rows + 8 * j, offsets + 8 * j)
 
 
-@intrinsic
-def _row(typing, window, offsets, v):
-    """Address of the register row of column vector v."""
-
-    def emit(ctx, b, sig, args):
-        window, offsets, v = args
-        return b.add(window, b.zext(load(b, b.add(offsets, b.shl(v, I64(2))), I32, 4), I64))
-
-    return types.int64(types.int64, types.int64, types.int64), emit
-
-
-@intrinsic
-def _column(typing, panel, k, v):
-    """Address of column vector v (block of 8 columns, parity) in a panel."""
-
-    def emit(ctx, b, sig, args):
-        panel, k, v = args
-        block = b.mul(b.lshr(v, I64(1)), b.mul(k, I64(32)))
-        return b.add(panel, b.add(block, b.mul(b.and_(v, I64(1)), I64(16))))
-
-    return types.int64(types.int64, types.int64, types.int64), emit
-
-
 @njit(error_model="numpy")
 def _multiply(n, k, panel_a, spread, panel_b, window, offsets, zero):
     """8 rows of one warp, all N columns.  offsets: one half of _order_rows.
 
     zero: address of the row of zeros that replaces C, or 0.
     """
-    d = _row(window, offsets, 0), _row(window, offsets, 1)
-    b = _column(panel_b, k, 0), _column(panel_b, k, 1)
+    d = row_at(window, offsets, 0), row_at(window, offsets, 1)
+    b = column_at(panel_b, k, 0), column_at(panel_b, k, 1)
     _first_block(k, panel_a, spread, b, (zero, zero) if zero else d, d)
     vectors = n // 4
     v = 2
     while v < vectors:
-        d = _row(window, offsets, v), _row(window, offsets, v + 1)
-        b = _column(panel_b, k, v), _column(panel_b, k, v + 1)
+        d = row_at(window, offsets, v), row_at(window, offsets, v + 1)
+        b = column_at(panel_b, k, v), column_at(panel_b, k, v + 1)
         if vectors - v == 2 or vectors - v == 4:
             _block(k, spread, b, (zero, zero) if zero else d, d)
             v += 2
         else:
-            d3 = d[0], d[1], _row(window, offsets, v + 2)
-            _block(k, spread, (b[0], b[1], _column(panel_b, k, v + 2)), (zero, zero, zero) if zero else d3, d3)
+            d3 = d[0], d[1], row_at(window, offsets, v + 2)
+            _block(k, spread, (b[0], b[1], column_at(panel_b, k, v + 2)), (zero, zero, zero) if zero else d3, d3)
             v += 3
 
 
@@ -295,6 +277,8 @@ def wgmma(
     desc_b: int,
     scale_d: int,
     scratch: int,
+    fraction: int,
+    kept: int,
 ) -> int:
     """One wgmma.mma_async of a warpgroup: D = A * B (+ D if scale_d).  Returns OK or a fault code.
 
@@ -303,6 +287,8 @@ def wgmma(
     row numbers: nd accumulator rows, then the 4 rows of A if A is in registers.  smem: host address of
     shared memory, 16-byte aligned, smem_bytes long; descriptor addresses are offsets into it.  scratch:
     address of SCRATCH_BYTES, 64-byte aligned, zeroed once by its owner; nothing in it outlives the call.
+    fraction: bits that the fused dot product keeps below the largest term, 0 for fast mode; kept: fraction bits of its
+    float32 results (integers are exact in both modes).
 
     After a fault no operand has been read and no register written.
     """
@@ -313,7 +299,8 @@ def wgmma(
     k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
     table_a, panel_a, table_b, panel_b = scratch + _TABLE_A, scratch + _PANEL_A, scratch + _TABLE_B, scratch + _PANEL_B
     raw, spread, identity, wide = scratch + _RAW, scratch + _SPREAD, scratch + _IDENTITY, scratch + _WIDE
-    offsets = scratch + _OFFSETS
+    offsets, exponents_a, exponents_b = scratch + _OFFSETS, scratch + _EXPONENTS_A, scratch + _EXPONENTS_B
+    fused = fraction != 0 and not integer
     if not from_registers and chunk_offsets(desc_a, transpose_a, 8, table_a) > smem_bytes:
         return FAULT_A
     if chunk_offsets(desc_b, transpose_b, n // 8, table_b) > smem_bytes:
@@ -321,6 +308,8 @@ def wgmma(
     if not from_registers:
         convert_panel(kind_a, transpose_a, 8, k, smem, table_a, raw, panel_a)
     convert_panel(kind_b, transpose_b, n // 8, k, smem, table_b, raw, panel_b)
+    if fused:
+        split(kind_b, n // 8 * k, panel_b, exponents_b)
     zero = 0 if scale_d else scratch + _ZERO
     c_zero = scratch + _ZERO if integer else zero
     for i in range(n // 2 if f16_d or integer else 0):
@@ -337,9 +326,16 @@ def wgmma(
             convert_fragment(kind_a, k, window + ROW * low, window + ROW * high, raw, panel + half * k * 32)
         if negate:
             negate_panel(2 * k, panel)
+        exponents = exponents_a + panel - panel_a
+        if fused:
+            split(kind_a, 2 * k, panel, exponents)
         for half in range(2):
             a, d = panel + half * k * 32, offsets + HALF_OFFSETS * half
-            _multiply(n, k, a, spread, panel_b, d_window, d, c_zero)
+            if fused:
+                e = exponents + half * k * 32
+                fused_rows(n, k, fraction, kept, f16_d, a, e, panel_b, exponents_b, spread, d_window, d, zero)
+            else:
+                _multiply(n, k, a, spread, panel_b, d_window, d, c_zero)
         if f16_d or integer:
             _store_wide(f16_d, word >> 22 & 1, nd, window, lists, wide, zero)
     return OK

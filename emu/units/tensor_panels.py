@@ -257,3 +257,29 @@ def negate_panel(steps: int, panel: int) -> None:
     """Flip the sign of every value of a panel of `steps` x 8 float32."""
     for i in range(steps):
         _negate_values(panel + 32 * i)
+
+
+# --- places -------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def row_at(typing, window, offsets, v):
+    """Address of the register row of column vector v."""
+
+    def emit(ctx, b, sig, args):
+        window, offsets, v = args
+        return b.add(window, b.zext(load(b, b.add(offsets, b.shl(v, I64(2))), I32, 4), I64))
+
+    return types.int64(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def column_at(typing, panel, k, v):
+    """Address of column vector v (block of 8 columns, parity) in a panel."""
+
+    def emit(ctx, b, sig, args):
+        panel, k, v = args
+        block = b.mul(b.lshr(v, I64(1)), b.mul(k, I64(32)))
+        return b.add(panel, b.add(block, b.mul(b.and_(v, I64(1)), I64(16))))
+
+    return types.int64(types.int64, types.int64, types.int64), emit

@@ -49,6 +49,7 @@ def _rows(result: Result) -> Iterator[tuple[str, str]]:
             (
                 f"{verdict}: relative error {result.numerics.rel_error:.2e}, largest {result.numerics.max_abs_error:.2e} "
                 f"against {result.numerics.reference}, {count(result.numerics.tiles_checked)} tiles"
+                f"{'; bit for bit as the card' if result.numerics.mode == 'silicon' else ''}"
             ),
         )
     yield (

@@ -20,7 +20,6 @@ from isa.vectors import NAN32, add_odd, half_lanes
 FTZ, SAT, RELU, NEGATE = 1, 2, 4, 8  # immediate bits of the general arithmetic
 NAN, XORSIGN = 2, 4  # and of min and max
 MINIMUM_NORMAL = 2.0**-14
-UNIT = 0x34000000  # 2^-23 as f32
 
 
 def by_half(function: Any, *words: int) -> int:
@@ -219,16 +218,12 @@ for _type, _f, _suffix in (("f16", F16, ""), ("bf16", BF16, ".BF16_V2")):
 
 
 def _mufu_half(function: Micro, type: str, high: bool) -> Micro:
-    """The f32 function of one half, truncated (recorded: not rounded to nearest).
-
-    Truncation shows what an error of half a unit would hide: ex2 ignores bits of its argument below 2^-23.
-    """
-    f, flat = F16 if type == "f16" else BF16, function is MUFU_EX2
+    """The f32 function of one half, truncated (recorded: not rounded to nearest)."""
+    f = F16 if type == "f16" else BF16
 
     def meaning(a: int) -> int:
         x = a >> 16 if high else a & 0xFFFF
-        wide = bits.convert(f, F32, x)
-        r = F32.one if flat and wide & 0x7FFFFFFF < UNIT else function.meaning(wide)  # type: ignore[misc]
+        r = function.meaning(bits.convert(f, F32, x))  # type: ignore[misc]
         if f is F16 and F32.inf > r >= bits.convert(F16, F32, F16.inf - 1) + (1 << 13):
             return F16.inf
         return bits.convert(F32, f, r, "rz")
@@ -236,9 +231,6 @@ def _mufu_half(function: Micro, type: str, high: bool) -> Micro:
     def emit(v: VectorBuilder, a: Any) -> Any:
         x = half_lanes(v, v.lshr(a, v.const(16)) if high else a, type)
         r = function.emit(v, x)  # type: ignore[misc]
-        if flat:
-            near_zero = v.icmp("<", v.and_(v.bits(x, "u32"), v.const(0x7FFFFFFF)), v.const(UNIT))
-            r = v.select(near_zero, v.const(1.0, "f32"), r)
         if f is BF16:
             return v.select(v.isnan(r), v.const(f.nan), v.lshr(v.bits(r, "u32"), v.const(16)))
         half = v.zext(v.bits(v.ftrunc(truncated_f16(v, r), "f16"), "u16"), "u32")

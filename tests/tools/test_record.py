@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import emu
-from tools.record import run_kernel, sweep
+import programs
+from tools.record import compare, export, run_kernel, sweep
 from tools.record.entry import SCALARS, Parameter, entries, scalar_bytes
 from tools.record.export import export_sweep, label, ptx
 from tools.record.instrument import InstrumentError, SmTimes, with_clocks
 from tools.record.kernel import CLOCK_PTX
-from tools.record.lists import LISTS, Case, numerics
+from tools.record.lists import BITS, LISTS, Case, numerics
 from tools.record.problems import launch_of
 
 TEXT = """.version 8.3
@@ -136,3 +137,27 @@ def test_a_failing_job_leaves_the_others(tmp_path: Path, capsys: pytest.CaptureF
     assert [r["job"]["name"] for r in results] == ["a", "b"]
     assert all(not r["ok"] and r["error"] for r in results)
     assert capsys.readouterr().out.count("FAIL") == 2
+
+
+def test_recorded_outputs_are_compared_bit_for_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Outputs of silicon mode stand for the card's; then one bit of one of them is flipped."""
+    options = {"m": 40, "n": 64, "k": 24, "dtype": "bf16"}
+    job = {"name": "g", "problem": "gemm", "options": options, "defines": {}, "save": True}
+    stored: dict[str, np.ndarray] = {}
+    for flip in (0, 1):
+        problem = programs.find("gemm").from_options(**options)
+        found = compare.outputs(job, problem.make_inputs(1), 2)  # other inputs than those that the program would make
+        stored = {f"g/{n}": x.view(f"u{x.itemsize}") for n, x in (problem.make_inputs(1) | found).items()}
+        stored["g/c"][7, 3] ^= flip
+        np.savez(tmp_path / "outputs.npz", **stored)
+        result = {"ok": True, "job": job, "device": {"multiprocessors": 2}}
+        (tmp_path / "results.json").write_text(json.dumps([result]))
+        assert compare.main([str(tmp_path)]) == flip
+    said = capsys.readouterr().out
+    assert "1 of 1 jobs equal in every bit" in said and "1 of 2560 differ, first at [7, 3]: card " in said
+
+
+def test_cases_to_compare_are_saved(tmp_path: Path) -> None:
+    export.main(["--bits", "--out", str(tmp_path)])
+    jobs = json.loads((tmp_path / "jobs.json").read_text())
+    assert len(jobs) == len(BITS) and all(job["save"] and Path(job["ptx"]).is_file() for job in jobs)

@@ -30,7 +30,7 @@ CHAINS = 12  # independent FMA chains: more than latency x pipes of current x86 
 def _repeat(times, word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, scratch):
     code = 0
     for _ in range(times):
-        code |= wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, 1, scratch)
+        code |= wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, 1, scratch, 0, 23)
     return code
 
 

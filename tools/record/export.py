@@ -4,6 +4,9 @@
     python -m tools.record.run_kernel --jobs build/record/jobs.json --out DIR       # on the GPU
     python -m tools.record.export --out build/sweep --sweep               # small shapes, and every combination of switches
     python -m tools.record.sweep build/sweep/sweep.zip --out DIR          # on the GPU
+    python -m tools.record.export --out build/bits --bits                 # outputs to compare bit for bit
+    python -m tools.record.run_kernel --jobs build/bits/jobs.json --out DIR         # on the GPU
+    python -m tools.record.compare DIR                                    # here
 
 Export runs where the assembler is installed; the GPU machine needs only the folder and this checkout.
 """
@@ -22,10 +25,11 @@ import programs
 from isa.errors import AssemblyError
 from isa.expand import expand
 from isa.ptx import to_ptx
-from tools.record.lists import LISTS, SWITCHES, Case, combinations, numerics
+from tools.record.lists import BITS, LISTS, SWITCHES, Case, combinations, numerics
 
 CHECKED_TILES = 64  # of a long problem: the float64 reference of all would take minutes
 LONG = 1 << 33  # floating-point operations
+SAVED = {"repeat": 0, "clocks": False, "save": True}  # what a job adds whose outputs count, not its time
 
 
 def ptx(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str:
@@ -80,12 +84,18 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("build/record"))
     parser.add_argument("--lists", nargs="*", choices=sorted(LISTS), default=sorted(LISTS), help="default: all")
     parser.add_argument("--families", nargs="*", help="calibration families (default: all)")
+    parser.add_argument("--bits", action="store_true", help="the cases for `compare` instead")
     parser.add_argument("--sweep", action="store_true", help="the archive for `sweep` instead")
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.sweep:
         cases = [*numerics(), *(case for program in SWITCHES for case in combinations(program))]
         print(f"{export_sweep(args.out / 'sweep.zip', cases)} cases in {args.out}/sweep.zip")
+        return
+    if args.bits:
+        jobs = [job | SAVED for job in export_jobs(args.out, BITS)]
+        (args.out / "jobs.json").write_text(json.dumps(jobs, indent=1))
+        print(f"{len(jobs)} jobs in {args.out}/jobs.json")
         return
     from tools.calibrate.suite import FAMILIES
 

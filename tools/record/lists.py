@@ -108,6 +108,41 @@ SYNCHRONOUS: tuple[Case, ...] = (
     ("fa1", {"seqlen": 4096, "heads": 16, "batch": 4}, {}),
 )
 
+# Outputs that the emulator must repeat in every bit (`--bits`, `tools.record.compare`): types, head dims, masks, ragged
+# lengths, schedules; small, because the emulator runs every CTA.
+_ATTENTION: tuple[dict[str, Any], ...] = (
+    {"seqlen": 128, "seqlen_k": 176, "heads": 1},
+    {"seqlen": 300, "seqlen_k": 427, "heads": 2},
+    {"seqlen": 17, "seqlen_k": 1300, "heads": 2, "heads_k": 1},
+    {"seqlen": 200, "heads": 2, "inputs": "outlier"},
+)
+BITS: tuple[Case, ...] = (
+    *(
+        ("fa3", shape | {"head_dim": dim, "dtype": dtype}, {})
+        for dim, dtype, shape in itertools.product((64, 128, 256), ("fp16", "bf16"), _ATTENTION)
+    ),
+    *(("fa3", _ATTENTION[1] | {"head_dim": dim, "causal": True}, {}) for dim in (64, 128, 256)),
+    *(
+        ("fa3", _ATTENTION[1], d)
+        for d in ({"PINGPONG": 0}, {"OVERLAP": 0}, {"SPECIALIZE": 0}, {"SETMAXNREG": 0}, {"KV_TILE": 128})
+    ),
+    ("fa3", {"seqlen": 1024, "heads": 1}, {}),
+    *(
+        ("fa2", shape | {"head_dim": dim, "dtype": dtype}, {})
+        for dim, dtype, shape in itertools.product((64, 128), ("fp16", "bf16"), _ATTENTION[1:])
+    ),
+    ("fa2", _ATTENTION[1], {"FTZ": 1}),
+    ("fa2", _ATTENTION[1] | {"causal": True}, {}),
+    ("fa1", _ATTENTION[1], {}),
+    *(
+        ("gemm", {"m": m, "n": n, "k": k, "dtype": dtype}, {})
+        for dtype, (m, n, k) in itertools.product(("fp16", "bf16", "tf32"), ((129, 259, 101), (300, 520, 1024)))
+    ),
+    ("softmax", {"rows": 66, "cols": 1024}, {}),
+    ("softmax", {"rows": 33, "cols": 4096}, {}),
+    ("vector_add", {}, {}),
+)
+
 LISTS = {"tables": TABLES, "speed": SPEED, "counters": COUNTERS, "synchronous": SYNCHRONOUS}
 
 # Values that every combination is made of, where a program's own checks allow them.

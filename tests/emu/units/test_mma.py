@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 
 LANE = np.arange(32)
 G, Q = LANE // 4, LANE % 4
+GOLDEN = Path(__file__).parents[2] / "golden" / "numerics" / "mma.npz"
 TYPES = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -55,7 +57,15 @@ def pack(matrix: np.ndarray, element: Any, count: int) -> np.ndarray:
     return values.view(np.uint32).reshape(32, -1).T.copy()
 
 
-def execute(ptx: Any, form: tuple[str, str, int, str], a: np.ndarray, b: np.ndarray, c: np.ndarray, sat: str = "") -> np.ndarray:
+def execute(
+    ptx: Any,
+    form: tuple[str, str, int, str],
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    sat: str = "",
+    **options: Any,
+) -> np.ndarray:
     """D of one mma.sync, in place of C's registers."""
     kind_a, kind_b, k, out = form
     fragments = [
@@ -74,7 +84,7 @@ def execute(ptx: Any, form: tuple[str, str, int, str], a: np.ndarray, b: np.ndar
     body = f"""mov.u32 %r0, %laneid; mul.wide.u32 %d0, %r0, 4; add.u64 %d1, %in, %d0; add.u64 %d2, %out, %d0; {loads}
         mma.sync.aligned.m16n8k{k}.row.col{sat}.{out}.{kind_a}.{kind_b}.{out} {d}, {lists[0]}, {lists[1]}, {lists[2]}; {stores}"""
     result = np.zeros((counts[2], 32), np.uint32)
-    run = ptx.run(body, "u64 in, u64 out", [registers, result])
+    run = ptx.run(body, "u64 in, u64 out", [registers, result], **options)
     assert not run.findings
     values = result.T.copy().view(c.dtype).reshape(32, 4)
     found = np.zeros((16, 8), c.dtype)
@@ -87,7 +97,9 @@ def execute(ptx: Any, form: tuple[str, str, int, str], a: np.ndarray, b: np.ndar
 def operands(rng: np.random.Generator, form: tuple[str, str, int, str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     kind_a, kind_b, k, out = form
     if out == "s32":
-        a = rng.integers(np.iinfo(TYPES[kind_a]).min, np.iinfo(TYPES[kind_a]).max, (16, k), TYPES[kind_a], endpoint=True)
+        a = rng.integers(
+            np.iinfo(TYPES[kind_a]).min, np.iinfo(TYPES[kind_a]).max, (16, k), TYPES[kind_a], endpoint=True
+        )
         b = rng.integers(np.iinfo(TYPES[kind_b]).min, np.iinfo(TYPES[kind_b]).max, (k, 8), TYPES[kind_b], endpoint=True)
         c = rng.choice(np.array([0, 7, -(2**31), 2**31 - 1], np.int32), (16, 8))
         return a, b, c
@@ -137,7 +149,9 @@ def test_result_in_any_registers(ptx: Any) -> None:
     values = rng.standard_normal((10, 32)).astype(np.float32)
     values[:6] = rng.standard_normal((6, 64)).astype(np.float16).view(np.uint32).view(np.float32)
     loads = " ".join(f"ld.global.f32 %f{n}, [%d1 + {128 * n}];" for n in range(10))
-    mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {{%f0,%f1,%f2,%f3}}, {{%f4,%f5}}, {{%f6,%f7,%f8,%f9}};"
+    mma = (
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {{%f0,%f1,%f2,%f3}}, {{%f4,%f5}}, {{%f6,%f7,%f8,%f9}};"
+    )
     found = []
     for d in ((20, 21, 22, 23), (9, 8, 7, 6), (8, 9, 6, 7), (0, 1, 2, 3), (4, 5, 6, 0)):
         out = np.zeros((4, 32), np.float32)
@@ -149,6 +163,23 @@ def test_result_in_any_registers(ptx: Any) -> None:
         )  # fmt: skip
         found.append(out)
     assert all(np.array_equal(x, found[0]) for x in found[1:])
+
+
+@pytest.mark.parametrize("name", ["f16k16", "f16k8", "f16hk16", "f16hk8", "bf16k16", "bf16k8", "tf32k8", "tf32k4"])
+def test_recorded_on_the_card(ptx: Any, name: str) -> None:
+    """Silicon mode repeats the card's results bit for bit (12 sorts of operands, 6 rows of each)."""
+    with np.load(GOLDEN) as stored:
+        kind, k = name.split("k")
+        base, half = kind, kind.endswith("h")
+        a, b, c, d = (stored[n] for n in (f"{base}.A", f"{base}.B", f"{base}.C", f"m_{name}.D"))
+    form = (kind.removesuffix("h"),) * 2 + (int(k), "f16" if half else "f32")
+    rows = np.arange(16) % 6
+    left, bits = TYPES[form[0]], np.uint16 if half else np.uint32
+    for tile in range(len(a)):
+        x, y = (z[tile, 0, :, : int(k)].view(left) for z in (a, b))
+        z = c[tile][rows].astype(bits).view(np.float16 if half else np.float32)
+        found = execute(ptx, form, x[rows], np.ascontiguousarray(y.T), z, numerics="silicon")
+        np.testing.assert_array_equal(found.view(bits), d[tile][rows])
 
 
 def test_movmatrix(ptx: Any) -> None:
@@ -170,7 +201,10 @@ def test_part_of_a_warp_is_a_fault(ptx: Any) -> None:
 
 def test_latency_and_rate(ptx: Any) -> None:
     """A chain takes the latency, independent products the interval of the pipe (H200: 24, 17; 6, 4 cycles)."""
-    for k, registers, latency, interval in ((16, "{%r1,%r2,%r3,%r4}, {%r5,%r6}", 24, 6), (8, "{%r1,%r2}, {%r5}", 17, 4)):
+    for k, registers, latency, interval in (
+        (16, "{%r1,%r2,%r3,%r4}, {%r5,%r6}", 24, 6),
+        (8, "{%r1,%r2}, {%r5}", 17, 4),
+    ):
         for chains, expected in ((1, latency), (8, interval)):
             steps = " ".join(
                 f"mma.sync.aligned.m16n8k{k}.row.col.f32.f16.f16.f32 {{d}}, {registers}, {{d}};".replace(

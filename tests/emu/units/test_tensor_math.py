@@ -196,7 +196,7 @@ class Machine:
         scratch, c = aligned(SCRATCH_BYTES), self.case
         at = [x.ctypes.data for x in (windows, self.rows, self.smem, scratch)]
         return wgmma(
-            c.word, at[0], at[1], self.nd, at[2], c.smem_bytes, c.desc_a, c.desc_b, c.scale_d, at[3]
+            c.word, at[0], at[1], self.nd, at[2], c.smem_bytes, c.desc_a, c.desc_b, c.scale_d, at[3], 0, 23
         )  # fmt: skip
 
     def accumulators(self, registers):
