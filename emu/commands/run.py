@@ -115,7 +115,7 @@ def command(
         raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
     disturbance = read_chaos(chaos)
     with bar() as progress:
-        how = {"max_cycles": max_cycles, "threads": threads, "warm": warm, "progress": progress}
+        how: dict[str, Any] = {"max_cycles": max_cycles, "threads": threads, "warm": warm, "progress": progress}
         how["numerics"] = numerics or "fast"
         if kernel in programs.names():
             result = run_program(kernel, loaded, given, read_defines(defines), inputs, how, disturbance)
