@@ -18,7 +18,7 @@ INSTEAD = (
     dict.fromkeys(("multimem",), _OWN)
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
     | {name: _PARTS for name in OPCODES if name.startswith("v") and name != "vote"}
-    | dict.fromkeys(("wmma", "tcgen05"), _TENSOR)
+    | {"tcgen05": _TENSOR}
 )
 
 
