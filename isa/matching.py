@@ -88,6 +88,10 @@ def match(instr: Instr, names: Names) -> Matched:
     candidates = spelled(instr.opcode)
     if not candidates:
         raise _unknown_opcode(instr, names)
+    clusters = [w for w in instr.opcode.split(".") if w in ("cluster", "shared::cluster")]
+    if clusters and names.target == "sm_80":
+        message = f"'.{clusters[0]}' of '{instr.opcode}' needs sm_90 or later, this module targets sm_80"
+        raise AssemblyError([Diagnostic(instr.pos, message, "", names.source_line(instr.pos))])
     on_target = [c for c in candidates if names.target in c[0].targets]
     if not on_target:
         raise _wrong_target(instr, candidates[0][0], names)

@@ -31,6 +31,7 @@ _MICROS: dict[str, tuple[tuple[Micro, Micro], tuple[Micro, Micro]]] = {
     "red": ((RED, REDG), (REDS_CAST, REDS)),
 }
 
+_HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 _SETS = {
     "SEM": (".relaxed", ".acquire", ".release", ".acq_rel"),
     "RSEM": (".relaxed", ".release"),
@@ -38,7 +39,6 @@ _SETS = {
     "SPACE": (".global", ".shared", ".shared::cta", ".shared::cluster"),
     "SIGNED": (".u32", ".s32", ".u64", ".s64"),
     "ADDED": (".u32", ".s32", ".u64", ".f32", ".f64"),
-    "HALF": (".f16", ".bf16", ".f16x2", ".bf16x2"),
     "VHALF": (".f16", ".bf16"),
     "VPAIR": (".f16x2", ".bf16x2"),
     "MM": (".min", ".max"),
@@ -121,13 +121,15 @@ def bitwise(e: Emitter, m: Match) -> None:
     _emit(e, m, operation, "u" + m.types[-1][1:], m.b)
 
 
-@instruction(*_both(f".add.noftz{_HINT}.HALF"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
+@instruction(*_both(f".add.noftz{_HINT}.{{f16,f16x2}}"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
+@instruction(
+    *_both(f".add.noftz{_HINT}.{{bf16,bf16x2}}"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED, targets=_HOPPER_ON
+)
 def add_half(e: Emitter, m: Match) -> None:
     """[a] = [a] + b in 16-bit floating point, both halves of a packed type; d = what was there."""
-    _emit(e, m, "add", m["HALF"], m.b)
+    _emit(e, m, "add", m.types[-1], m.b)
 
 
-_HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 _VECTORS = _SETS | {"SPACE": (".global",)}
 
 

@@ -12,7 +12,7 @@ from isa import bits
 from isa.bits import BF16, F16, F32, F64, Format, signed
 from isa.micro import Micro, VectorBuilder, lane
 from isa.ops.integer import widened16
-from isa.registry import Emitter, Match, PredConst, Value, instruction
+from isa.registry import ALL_TARGETS, Emitter, Match, PredConst, Value, instruction
 from isa.vectors import flush32, half_lanes
 
 LT, EQ, GT, UNORDERED = 1, 2, 4, 8  # bits of an immediate: which outcomes count as true
@@ -228,6 +228,7 @@ KINDS: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [  # comparisons, ty
     (tuple(FLOAT), ("f32",), "{.ftz}"),
     (tuple(FLOAT), ("f64",), ""),
 ]
+BF16_TARGETS = ("sm_90", "sm_90a", "sm_100a")
 HALF_KINDS = [(tuple(FLOAT), ("f16",), "{.ftz}"), (tuple(FLOAT), ("bf16",), "")]
 
 
@@ -240,6 +241,10 @@ for _cmps, _types, _ftz in KINDS + HALF_KINDS:
     _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL)}
     _kinds = {"a": "T", "b": "T", "c": "pred", "p": "pred", "q": "pred"}
     _p = "p" if (_cmps, _types, _ftz) in HALF_KINDS else "p|q"
-    instruction(f"setp.CMP{_ftz}.T {_p}, a, b;", f"setp.CMP.BOOL{_ftz}.T {_p}, a, b, c;", sets=_sets, types=_kinds)(
-        setp
-    )
+    instruction(
+        f"setp.CMP{_ftz}.T {_p}, a, b;",
+        f"setp.CMP.BOOL{_ftz}.T {_p}, a, b, c;",
+        sets=_sets,
+        types=_kinds,
+        targets=BF16_TARGETS if _types == ("bf16",) else ALL_TARGETS,
+    )(setp)

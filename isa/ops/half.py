@@ -294,7 +294,8 @@ def abs_neg(e: Emitter, m: Match) -> None:
 
 @instruction("ex2.approx.T d, a;", sets={"T": F16_TYPES})
 @instruction("ex2.approx.ftz.T d, a;", sets={"T": BF16_TYPES}, targets=HOPPER)
-@instruction("tanh.approx.T d, a;", sets={"T": (*F16_TYPES, *BF16_TYPES)})
+@instruction("tanh.approx.T d, a;", sets={"T": F16_TYPES})
+@instruction("tanh.approx.T d, a;", sets={"T": BF16_TYPES}, targets=HOPPER)
 def special(e: Emitter, m: Match) -> None:
     """2^a or tanh(a) of each half."""
     low_op, high_op = MUFU_HALF[m.form.opcode, m["T"].removesuffix("x2")]

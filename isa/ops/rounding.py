@@ -8,7 +8,7 @@ from isa import bits
 from isa.bits import BF16, F16, F32, F64, M32, M64, signed
 from isa.micro import Micro, VectorBuilder, lane
 from isa.ops.shift import SHF_L
-from isa.registry import Const, Emitter, Match, Value, instruction
+from isa.registry import ALL_TARGETS, Const, Emitter, Match, Value, instruction
 from isa.vectors import flush32, from_integer, half_lanes, narrow
 
 MODES = ("rn", "rz", "rm", "rp")  # immediate bits 0..1; bit 2 is .ftz
@@ -249,7 +249,9 @@ def integral(e: Emitter, m: Match) -> None:
 
 
 def _form(syntax: str, lower: Any, **sets: tuple[str, ...]) -> None:
-    instruction(syntax, sets=sets, types={"d": "D", "a": "A"})(lower)
+    bf16 = "bf16" in (*sets["D"], *sets["A"])  # ptxas: from sm_90 on
+    targets = ("sm_90", "sm_90a", "sm_100a") if bf16 else ALL_TARGETS
+    instruction(syntax, sets=sets, types={"d": "D", "a": "A"}, targets=targets)(lower)
 
 
 ALL_INTEGERS, WIDE_INTEGERS = (*INTEGERS, *NARROW), (*INTEGERS, "s16", "u16")
@@ -262,7 +264,8 @@ _form("cvt.RND.D.A d, a;", from_int, RND=MODES, D=("bf16",), A=WIDE_INTEGERS)
 _form("cvt{.ftz}.D.A d, a;", float_to_float, D=("f64",), A=("f32",), RND=())
 _form("cvt.D.A d, a;", float_to_float, D=("f64",), A=("f16",), RND=())
 _form("cvt.RND{.ftz}.D.A d, a;", float_to_float, RND=MODES, D=("f32",), A=("f64",))
-_form("cvt.RND.D.A d, a;", float_to_float, RND=MODES, D=("f16", "bf16"), A=("f64",))
+_form("cvt.RND.D.A d, a;", float_to_float, RND=MODES, D=("f16",), A=("f64",))
+_form("cvt.RND.D.A d, a;", float_to_float, RND=MODES, D=("bf16",), A=("f64",))
 _form("cvt.RND{.ftz}.D.A d, a;", float_to_float, RND=("rm", "rp"), D=("f16",), A=("f32",))
 for _type in ("f32", "f64", "f16"):
     _form(f"cvt.RND{'{.ftz}' if _type == 'f32' else ''}.D.A d, a;", integral, RND=ROUND, D=(_type,), A=(_type,))

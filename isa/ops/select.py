@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from isa.bits import BF16, F16, F32
 from isa.micro import lane
-from isa.ops.compare import BOOL, FSETP, HALF_KINDS, ISETP, KINDS, compare
-from isa.registry import Const, Emitter, Match, instruction
+from isa.ops.compare import BF16_TARGETS, BOOL, FSETP, HALF_KINDS, ISETP, KINDS, compare
+from isa.registry import ALL_TARGETS, Const, Emitter, Match, instruction
 
 SEL = lane("SEL", "uup->u", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
 FSEL = lane("FSEL", "ffp->f", "alu", lambda a, b, p: a if p else b, lambda v, a, b, p: v.select(p, a, b), "p ? a : b")
@@ -57,6 +57,10 @@ for _cmps, _types, _ftz in KINDS + HALF_KINDS:
     _results = ("u32", "s32", "u16", "s16", *_types) if _half else ("u32", "s32", "f32")
     _sets = {"CMP": _cmps, "T": _types, "BOOL": tuple(BOOL), "D": _results}
     _kinds = {"a": "T", "b": "T", "c": "pred", "d": "D"}
-    instruction(f"set.CMP{_ftz}.D.T d, a, b;", f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;", sets=_sets, types=_kinds)(
-        set_value
-    )
+    instruction(
+        f"set.CMP{_ftz}.D.T d, a, b;",
+        f"set.CMP.BOOL{_ftz}.D.T d, a, b, c;",
+        sets=_sets,
+        types=_kinds,
+        targets=BF16_TARGETS if _types == ("bf16",) else ALL_TARGETS,
+    )(set_value)

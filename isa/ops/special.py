@@ -45,6 +45,8 @@ _SHORT = tuple(f"{vector}." for vector in VECTORS[:4])  # the ones that ptxas al
 
 def _read(e: Emitter, d: Value, name: str) -> None:
     """d (32 bits) = a special register."""
+    if e.target == "sm_80" and ("cluster" in name or name == "%aggr_smem_size"):
+        raise e.error(f"{name} needs sm_90 or later, this module targets sm_80")
     if name == "%is_explicit_cluster":
         raise e.error(f"{name} is a predicate", f"write mov.pred .. {name}")
     if name in _WIDE or name in LONG_ZERO or name in VECTORS:

@@ -17,7 +17,15 @@ from isa.matching import spelled
 from tools.forms.__main__ import instructions, kernel, problem
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-RECORDED = [(line[0] == "+", line[2:]) for line in (GOLDEN / "forms" / "sm_90a.txt").read_text().splitlines()]
+TARGETS = ("sm_80", "sm_90a")
+
+
+def recorded(target: str) -> list[tuple[bool, str]]:
+    """Whether ptxas takes it, and the instruction."""
+    lines = (GOLDEN / "forms" / f"{target}.txt").read_text().splitlines()
+    return [(line[0] == "+", line[2:]) for line in lines]
+
+
 # What ptxas takes and the assembler here refuses by name: clusters, images, video instructions, dynamic stack, im2col.
 MISSING = re.compile(
     r"barrier\.cluster|mapa|getctarank|multimem|alloca|stack(save|restore)|istypep|isspacep\.const|v(add|abs|max|set|shl|mad)"
@@ -26,32 +34,37 @@ MISSING = re.compile(
 )
 TAKEN_FOR_MISTAKES = re.compile(r"approx.*f64|k256|shared::cluster\.shared::cta")  # an error instead: all of their words are known
 # What ptxas refuses for reasons that the assembler here does not look into.
-TOLERATED = ("cvta.const.u64 %rd1, gg;", "cvta.shared.u64 %rd1, stack+4;")
+TOLERATED = re.compile(r"cvta\.const\.u64 %rd1, gg;|cvta\.shared\.u64 %rd1, stack\+4;")
+SM_86 = re.compile(r"m(in|ax).*\.xorsign")  # from sm_86 on, which is read as sm_80
 
 
-def test_the_record_is_of_these_patterns() -> None:
-    assert [line for _, line in RECORDED] == instructions(), "run python -m tools.forms"
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_record_is_of_these_patterns(target: str) -> None:
+    assert [line for _, line in recorded(target)] == instructions(), f"run python -m tools.forms --target {target}"
 
 
-def test_what_ptxas_takes_is_taken() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_ptxas_takes_is_taken(target: str) -> None:
     registry.load()
-    lines = [line for taken, line in RECORDED if taken and not MISSING.match(line)]
-    assert len(lines) > 2700
-    module = expand(kernel(lines, "sm_90a"), "forms.ptx", {}, ())
+    lines = [line for taken, line in recorded(target) if taken and not MISSING.match(line)]
+    assert len(lines) > 2100
+    module = expand(kernel(lines, target), "forms.ptx", {}, ())
     entry = module.kernels[0]
-    Lowering(entry, "sm_90a", Layout(module, entry), lambda pos: "").run()
+    Lowering(entry, target, Layout(module, entry), lambda pos: "").run()
 
 
 def test_what_is_missing_is_refused_by_name() -> None:
-    for line in (line for taken, line in RECORDED if taken and MISSING.match(line)):
+    for line in (line for taken, line in recorded("sm_90a") if taken and MISSING.match(line)):
         found = problem(line, "sm_90a")
         if found is not None:  # a family may have come since
             assert isinstance(found, UnsupportedError) or TAKEN_FOR_MISTAKES.search(line), line
 
 
-def test_what_ptxas_refuses_is_refused() -> None:
-    taken = [line for good, line in RECORDED if not good and line not in TOLERATED and problem(line, "sm_90a") is None]
-    assert not taken
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_ptxas_refuses_is_refused(target: str) -> None:
+    lines = [line for good, line in recorded(target) if not good and not TOLERATED.match(line)]
+    taken = [line for line in lines if problem(line, target) is None]
+    assert not [line for line in taken if not (target == "sm_80" and SM_86.match(line))]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
