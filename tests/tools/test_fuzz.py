@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import tools.fuzz.__main__ as fuzzer
+from emu.api import load
 from tools.fuzz.guard import Guard
 from tools.fuzz.mutate import NUMBERS, Source, mutant, split
+from tools.fuzz.operands import case, forms, kernel
 from tools.fuzz.worker import Bench
 
 FOLDER = Path(__file__).parents[1] / "golden" / "corpus"
@@ -77,3 +79,12 @@ def test_guarded_copies() -> None:
     assert np.array_equal(copy, array) and copy is guard.copy(array) and not copy.flags.writeable
     assert guard.array(3, np.float64, 256).ctypes.data % 256 == 0 and not guard.array((2, 2), "u4").any()
     guard.release()
+
+
+def test_every_form_has_a_case_that_assembles() -> None:
+    """On a sample of forms; the registers of the example are loaded, the barrier that it may use is there."""
+    for form in random.Random(5).sample(forms(), 40):
+        text = kernel(form)
+        assert "mbarrier.init" in text and load(text=text).program.name == "k"
+    name, _, start = case(random.Random(3))
+    assert name and len(start.args) == 2

@@ -10,6 +10,7 @@ import json
 import random
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from emu.memory_map import LaunchError
 from isa.errors import AssemblyError
 from tools.fuzz.guard import Guard
 from tools.fuzz.mutate import mutant
+from tools.fuzz.operands import case
 from tools.fuzz.subjects import Start, Subject, corpus, disturbed, mapped, shipped
 
 MAX_CYCLES = 20_000
+OPERANDS = 0.25  # share of single instructions on random operands
 LARGEST = 40_000  # bytes of a corpus file
 
 
@@ -37,16 +40,28 @@ class Bench:
         self.machine: Machine = load_machine("h200", ("chip.sms=1",))
         self.run_share = run_share
 
-    def make(self, seed: int) -> tuple[Subject, str, random.Random]:
-        """The mutant of a seed, and the generator for what follows."""
+    def make(self, seed: int) -> tuple[str, str, Callable[[], Start], random.Random]:
+        """Name and text of the mutant of a seed, its launch, and the generator for what follows."""
         rng = random.Random(seed)
+        if rng.random() < OPERANDS:
+            name, text, start = case(rng)
+            return name, text, lambda: start, rng
         subject = rng.choices(self.subjects, self.weights)[0]
-        return subject, mutant(subject.source, rng), rng
+        return subject.name, mutant(subject.source, rng), lambda: disturbed(self.start(subject), rng), rng
+
+    def start(self, subject: Subject) -> Start:
+        """The launch of a subject, made once."""
+        if subject.name not in self.starts:
+            self.starts[subject.name] = subject.begin()
+        return self.starts[subject.name]
 
     def attempt(self, seed: int) -> dict[str, Any]:
         """Assemble and run one mutant; every exception but the expected ones is a finding."""
-        subject, text, rng = self.make(seed)
-        row: dict[str, Any] = {"seed": seed, "subject": subject.name}
+        try:
+            name, text, launch, rng = self.make(seed)
+        except Exception:  # noqa: BLE001 - an example that does not lower, a bug of the fuzzer
+            return {"seed": seed, "verdict": "internal", "trace": traceback.format_exc()}
+        row: dict[str, Any] = {"seed": seed, "subject": name}
         try:
             kernel = api.load(text=text, order=rng.choice(("source", "source", "scheduled")))
         except AssemblyError as error:
@@ -55,13 +70,10 @@ class Bench:
             return row | {"verdict": "internal", "trace": traceback.format_exc()}
         if rng.random() >= self.run_share:
             return row | {"verdict": "assembled"}
-        return row | self.run(kernel, subject, rng)
+        return row | self.run(kernel, launch())
 
-    def run(self, kernel: api.Kernel, subject: Subject, rng: random.Random) -> dict[str, Any]:
+    def run(self, kernel: api.Kernel, start: Start) -> dict[str, Any]:
         """Launch between guard pages."""
-        if subject.name not in self.starts:
-            self.starts[subject.name] = subject.begin()
-        start = disturbed(self.starts[subject.name], rng)
         guard = Guard()
         args = [mapped(arg, guard.copy) for arg in start.args]
         vars(emu.sm).update(aligned=guard.aligned, np=guard.numpy())  # the arrays of the machine lie there too
