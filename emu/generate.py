@@ -154,10 +154,15 @@ def signature(name: str) -> tuple[Any, ...]:
     return S, C, W, I, types.int64, types.int64, types.int64
 
 
+_cached: set[str] = set()  # files that have been found compiled
+
+
 def is_cached(name: str) -> bool:
     """Whether an earlier run has compiled this file."""
     path = _path(name)
-    return any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi"))
+    if name not in _cached and any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")):
+        _cached.add(name)
+    return name in _cached
 
 
 @functools.cache

@@ -21,19 +21,27 @@ def deadlock(result: Result) -> str:
     for (role, location, instruction, waits_for), warps in groups.items():
         lines += [f"  {_who(warps)}{f' ({role})' if role else ''} at {location}", f"    {instruction.strip()}"]
         lines.append(f"    waits for {waits_for}")
-    for state in found.barriers:
-        if state.asked or state.sources or state.kind != "mbarrier":
-            lines += _barrier(state)
-    others = [state for state in found.barriers if state.kind == "mbarrier" and not state.asked]
+    waited = [s for s in found.barriers if s.asked or s.sources or s.kind != "mbarrier"]
+    for text, ctas in _alike([(_barrier(state), state.cta) for state in waited]).items():
+        lines += [text[0].replace("{}", _ctas(ctas)), *text[1:]]
+    others = [([f"    {s.name}, {{}}: {_phase(s)}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked]
     if others:
         lines.append("  mbarriers that nobody waits for")
-        lines += [f"    {state.name}, CTA {state.cta}: {_phase(state)}" for state in others]
+        lines += [text[0].replace("{}", _ctas(ctas)) for text, ctas in _alike(others).items()]
     return "\n".join(lines) + "\n"
+
+
+def _alike(states: list[tuple[list[str], int]]) -> dict[tuple[str, ...], list[int]]:
+    """Texts with `{}` for the CTA, and the CTAs that each is true of."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for text, cta in states:
+        groups.setdefault(tuple(text), []).append(cta)
+    return groups
 
 
 def _barrier(state: BarrierState) -> list[str]:
     """A barrier that is waited for: state, what came, who could still deliver, the first difference."""
-    head = f"  {state.name}, CTA {state.cta}"
+    head = f"  {state.name}, {{}}"
     if state.kind == "mbarrier" and state.phase is not None:
         asked = f"; asked for parity {' and '.join(map(str, state.asked))}" if state.asked else ""
         head += f": {_phase(state)}{asked}"
@@ -53,24 +61,32 @@ def _barrier(state: BarrierState) -> list[str]:
 
 
 def _phase(state: BarrierState) -> str:
-    bytes_ = f", {state.bytes:,} bytes pending" if state.bytes else ""
-    return f"phase {state.phase} (parity {state.parity}), {state.expected - state.pending} of {state.expected} arrivals{bytes_}"
+    arrivals = f"{state.expected - state.pending} of {state.expected} arrivals"
+    return f"phase {state.phase} (parity {state.parity}), {arrivals}" + (f", {state.bytes:,} bytes pending" if state.bytes else "")
+
+
+def _span(numbers: list[int]) -> str:
+    """`0-3, 5`."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][1] == n - 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in runs)
+
+
+def _ctas(numbers: list[int]) -> str:
+    """`CTA 0` or `CTAs 0-3`."""
+    return f"CTA{'s' if len(numbers) > 1 else ''} {_span(numbers)}"
 
 
 def _who(warps: list[StuckWarp]) -> str:
-    """`CTA 0 warps 0-3; CTA 1 warp 5`."""
-    parts = []
+    """`CTA 0 warps 0-3; CTA 1 warp 5`; CTAs with the same warps together."""
+    groups: dict[tuple[int, ...], list[int]] = {}
     for cta in dict.fromkeys(w.cta for w in warps):
-        numbers = sorted(w.warp for w in warps if w.cta == cta)
-        runs: list[list[int]] = []
-        for n in numbers:
-            if runs and runs[-1][1] == n - 1:
-                runs[-1][1] = n
-            else:
-                runs.append([n, n])
-        spans = ", ".join(f"{a}-{b}" if a != b else str(a) for a, b in runs)
-        parts.append(f"CTA {cta} warp{'s' if len(numbers) > 1 else ''} {spans}")
-    return "; ".join(parts)
+        groups.setdefault(tuple(sorted(w.warp for w in warps if w.cta == cta)), []).append(cta)
+    return "; ".join(f"{_ctas(ctas)} warp{'s' if len(own) > 1 else ''} {_span(list(own))}" for own, ctas in groups.items())
 
 
 def findings(result: Result) -> str:

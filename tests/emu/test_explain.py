@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from emu.explain import FAULTS, TEMPLATES, note
+from emu.result import Result
 from emu.units import common
+from emu.views.deadlock import deadlock
 from programs.tensormap import TensorMap
 
 SHARED = ".shared .align 128 .b8 box[1024]; .shared .align 8 .b64 full[2];"
@@ -110,3 +112,27 @@ def test_the_first_fault_counts(ptx: Any) -> None:
     body = "mov.u32 %r0, %tid.x; setp.lt.u32 %p1, %r0, 32; @%p1 nanosleep.u32 5000; mov.u32 %r1, %ctaid.x; setp.ne.u32 %p2, %r1, 2; @%p2 nanosleep.u32 9000; trap;"
     result = ptx.run(body, block=64, grid=3)
     assert "CTA 2, warp 1, lane 0" in result.findings[0].message and result.cycles < 5000
+
+
+def test_ctas_that_hang_alike_share_their_lines(ptx: Any) -> None:
+    body = f"{INIT} setp.eq.u32 %p2, %r0, 0; @%p2 mbarrier.arrive.shared.b64 _, [full]; mbarrier.wait [full], 0;"
+    result = ptx.run(body, shared=SHARED, block=64, grid=5)
+    text = deadlock(result)
+    assert len(result.deadlock.warps) == 10 and len([b for b in result.deadlock.barriers if b.asked]) == 5
+    assert text.count("CTAs 0-4") == 3 and "CTA 1" not in text and "CTAs 0-4 warps 0-1" in text
+
+
+def test_the_report_survives_json(ptx: Any) -> None:
+    result = ptx.run(f"{INIT} mbarrier.wait [full], 0;", shared=SHARED, block=64)
+    again = Result.from_json(result.to_json())
+    assert again.deadlock == result.deadlock and deadlock(again) == deadlock(result)
+    assert again.deadlock is not None and again.deadlock.causes[0].rule == "MB204" and note("MB204")
+
+
+def test_global_memory_is_untouched_by_looking_ahead(ptx: Any) -> None:
+    """What warps would do next is tried on a copy: stores behind the wait do not happen."""
+    out = np.zeros(64, np.uint32)
+    body = f"""{INIT} mbarrier.wait [full], 0; mul.wide.u32 %d0, %r0, 4; add.u64 %d0, %out, %d0; st.global.u32 [%d0], %r0;
+        @%p1 mbarrier.arrive.shared.b64 _, [full + 8];"""
+    deadlock = stuck(ptx, body, "u64 out", [out])
+    assert not out.any() and [b.name for b in deadlock.barriers][:1] == ["full"]
