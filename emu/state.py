@@ -131,6 +131,7 @@ WARP = np.dtype(
         ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
         ("met", i64),  # lanes that have reached the barrier.sync that `met_slot` names, their warp not yet
         ("met_slot", i32),
+        ("passed", i64),  # lanes whose path still stands at a barrier.sync that their warp has passed
         ("stack_pc", i32, STACK),
         ("stack_rpc", i32, STACK),
         ("stack_mask", i64, STACK),

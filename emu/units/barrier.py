@@ -40,10 +40,12 @@ R_WAIT = int(Reason.WAIT)
 def meet(S: Any, W: Any, slot: int, m: int, t: int) -> int:
     """A barrier without .aligned counts a warp when all its lanes that have not exited have come, each from where it is.
 
-    1: they have; 0: another path of the warp goes on meanwhile; -1: a fault, none of the others can come.
+    1: they have; 0: another path of the warp goes on meanwhile; -1: a fault, none of the others can come.  A path that
+    has to wait stands at the instruction, and passes it later when the warp has been counted.
     """
     W.met |= m
     if (W.met | W.exited) & FULL == FULL:
+        W.passed |= W.met & ~m
         W.met = 0
         return 1
     d = W.depth - 1
@@ -52,7 +54,7 @@ def meet(S: Any, W: Any, slot: int, m: int, t: int) -> int:
         fault(S, W, F_DIVERGED, first_lane(m), 0, m)
         return -1
     W.met_slot = slot
-    pc, rpc = W.pc + 1, W.rpc
+    pc, rpc = W.pc, W.rpc
     W.pc, W.active, W.rpc = W.stack_pc[d], other, W.stack_rpc[d]
     W.stack_pc[d], W.stack_mask[d], W.stack_rpc[d] = pc, m, rpc
     W.reason = R_WAIT
@@ -73,6 +75,9 @@ def arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sync: int) -> int:
     expected = get32(W, I.b, lane)
     if slot > 15:
         fault(S, W, F_BAR_ID, lane, slot, 0)
+        return DEFAULT
+    if not I.imm and m & W.passed:
+        W.passed &= ~m
         return DEFAULT
     if not I.imm:
         met = meet(S, W, slot, m, t)
@@ -126,7 +131,7 @@ def bar_red(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if m == 0:
         return DEFAULT
     slot = get32(W, I.a, first_lane(m))
-    if slot < 16:
+    if slot < 16 and (I.imm or not m & W.passed):
         p = ld32(W.pred_at + I.pa * 4)
         if I.flip & 2:
             p = ~p

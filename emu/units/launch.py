@@ -75,7 +75,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.deadline = NEVER
     W.held, W.held_reason = 0, 0
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
-    W.decisions, W.met = 0, 0
+    W.decisions, W.met, W.passed = 0, 0, 0
     S.launched += 1
     W.order = S.launched
     for lane in range(32):

@@ -353,6 +353,16 @@ def test_a_warp_may_come_in_parts_where_alignment_is_not_promised() -> None:
     out = np.zeros(64, np.uint32)
     T.assert_clean(T.run(BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; barrier.sync 3, 64;"), out, params="u64 out", block=64))
     assert out.all()
+    counted = "setp.eq.u32 %p1, %r0, %r0; barrier.red.popc.u32 %r3, 3, 64, %p1; st.global.u32 [%out + 256], %r3;"
+    counts = np.zeros(65, np.uint32)
+    T.assert_clean(T.run(BRANCHES.format(odd=counted, even=counted), counts, params="u64 out", block=64))
+    assert counts[64] == 64  # each lane once
+    out[:] = 0
+    T.assert_clean(T.run(BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; exit;"), out, params="u64 out", block=64))
+    assert out.tolist() == [0, 1] * 32  # lanes that have exited need not come
+    for odd, even in (("barrier.sync 3, 64;", "nanosleep.u32 50;"), ("nanosleep.u32 50;", "barrier.sync 3, 64;")):
+        result = T.run(BRANCHES.format(odd=odd, even=even), out, params="u64 out", block=64)
+        assert [f.rule for f in result.findings] == ["WL103"]  # the others wait for them where paths meet
     for wrong in ("bar.sync 3, 64;", "barrier.sync.aligned 3, 64;"):
         result = T.run(BRANCHES.format(odd=wrong, even=wrong), out, params="u64 out", block=64)
         assert [f.rule for f in result.findings] == ["WL103"] and "barrier.sync without .aligned" in result.findings[0].message
