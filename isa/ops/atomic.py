@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from isa.micro import Micro, unit
 from isa.ops.address import offset_of
+from isa.ops.fence import acquire, release
 from isa.ops.memory import check_policy, fresh
 from isa.registry import Emitter, Match, Value, instruction
 
@@ -45,7 +46,7 @@ _SETS = {
     "BITS": (".and", ".or", ".xor"),
     "AMM": (".add", ".min", ".max"),
 }
-_ORDER = "atomics of the model take effect in program order at issue, which is stronger"
+_ORDER = "atomics take effect in program order at issue, which is stronger; releasing costs a fence, as ptxas has it"
 _IGNORED = dict.fromkeys((*_SETS["SEM"], *_SETS["SCOPE"]), _ORDER) | {
     ".noftz": "what 16-bit types do anyway",
     ".L2::cache_hint": "a cache hint: changes no value",
@@ -79,12 +80,15 @@ def _emit(e: Emitter, m: Match, operation: str, type: str, *sources: Value | lis
         if None in values:
             raise e.error("'_' cannot stand in a source vector", operand=m.operand(name))
     opcode = m.form.opcode
+    if opcode == "atom" and m.d is None and operation not in ("exch", "cas"):
+        opcode = "red"  # as ptxas does with a result that nobody reads
     shared = m["SPACE"].startswith("shared")
     generic_or_cast, direct = _MICROS[opcode][shared]
     native = type in NATIVE or (operation in ("exch", "cas") and size == 8)
     micro = direct if (native if shared else m["SPACE"] == "global") else generic_or_cast
     rows = [row for values in lists for value in values for row in _rows(e, value, size)]
     word = atomic_word(offset_of(e, m.a), operation, type, len(lists[0]))
+    release(e, m)
     if opcode == "red":
         e(micro, None, m.a.base, rows, imm=word)
         return
@@ -93,6 +97,7 @@ def _emit(e: Emitter, m: Match, operation: str, type: str, *sources: Value | lis
     if len(found) != len(lists[0]):
         raise e.error(f"{len(found)} results of {len(lists[0])} values", operand=m.operand("d"))
     e(micro, [row for d in found for row in _rows(e, d, size)], m.a.base, rows, imm=word)
+    acquire(e, m)
 
 
 def _both(line: str, opcodes: tuple[str, ...] = ("atom", "red")) -> tuple[str, ...]:

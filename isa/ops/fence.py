@@ -31,6 +31,22 @@ _SETS: dict[str, tuple[str, ...]] = {
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
 
+CCTL_IVALL = unit("CCTL.IVALL", "->", "stg", "nop", "empties the L1, which is not modelled", "barrier")
+
+
+def release(e: Emitter, m: Match) -> None:
+    """What ptxas puts in front of an access that releases: a fence as wide as its scope."""
+    if m.has(".release") or m.has(".acq_rel"):
+        scope = next((word for word in m.mods if word in _WIDTH), "gpu")
+        e(MEMBAR["ALL", _WIDTH[scope]], None)
+
+
+def acquire(e: Emitter, m: Match) -> None:
+    """What ptxas puts behind an access that acquires beyond its CTA."""
+    if (m.has(".acquire") or m.has(".acq_rel")) and not m.has(".cta"):
+        e(CCTL_IVALL, None)
+
+
 @instruction("fence{.SEM}.SCOPE;", "fence.SCOPE.SEM;", sets=_SETS)
 def fence(e: Emitter, m: Match) -> None:
     """Order the thread's accesses in a scope; acq_rel by default.  A cluster costs what the GPU does."""

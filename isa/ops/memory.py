@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from isa.micro import Micro, unit
 from isa.ops.address import offset_of, shared_whole
+from isa.ops.fence import acquire, release
 from isa.ops.move import MOV, PRMT
 from isa.program import PARAM_BASE
 from isa.registry import Address, Const, Emitter, LocalParam, Match, ParamWord, Value, instruction
@@ -89,12 +90,14 @@ def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Addre
     at = at or m.a
     word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
     e(micro, rows(e, elements, size), at.base, imm=word)
+    acquire(e, m)
 
 
 def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
     elements, size = _elements(e, m, m.b)
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
     word = memory_word(offset_of(e, m.a), size, len(elements))
+    release(e, m)
     e(micro, None, m.a.base, rows(e, elements, size), imm=word)
 
 
@@ -115,7 +118,7 @@ _SETS = {
     "LCONST": (".local", ".const"),
     "PARAM": (".param", ".param::entry", ".param::func"),
 }
-_ORDER = "accesses of the model take effect in program order at issue, which is stronger"
+_ORDER = "accesses take effect in program order at issue, which is stronger; releasing costs a fence, as ptxas has it"
 _CACHE = "a cache hint: changes no value, and the model has no L1"
 _IGNORED = (
     dict.fromkeys((".weak", ".volatile", ".mmio", *_SETS["LSEM"], *_SETS["SSEM"], *_SETS["SCOPE"]), _ORDER)
