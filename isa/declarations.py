@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from isa import tree
 from isa.errors import nearest
-from isa.expressions import ExpressionError, Scope, integer, operand, splice
+from isa.expressions import ExpressionError, NotImplementedHere, Scope, integer, operand, splice
 from isa.operands import WIDTHS
 from isa.syntax import Operand, Param, Pos, RegDecl, VarDecl, Vec
 from isa.tree import At
@@ -104,6 +104,9 @@ def _type(raw: tree.Declaration, scope: Scope) -> str:
     words = [splice(word, scope) for word in raw.words if not isinstance(word, tuple)]
     if not words or len(words) > 2 or (len(words) == 2 and words[0] not in ("v2", "v4")):
         raise ExpressionError(raw.at, f".{raw.space} needs one type, found {len(words)}", f"write .{raw.space} .b32 x;")
+    if words[-1] in ("texref", "samplerref", "surfref"):
+        hint = "use ld.global, or bulk copies with a tensor map (cp.async.bulk.tensor)"
+        raise NotImplementedHere(raw.at, "textures and surfaces are not implemented", hint)
     known = [kind for kind in WIDTHS if kind != "pred" or raw.space == "reg"]
     if words[-1] not in known:
         hint = nearest(words[-1], known) or "types are .b32, .u64, .f32, ..."

@@ -11,10 +11,11 @@ from typing import Any
 
 from isa import registry, shorthand, tree
 from isa.declarations import kernel_params, performance, registers, variables
-from isa.errors import AssemblyError, Diagnostic, nearest
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.expressions import (
     Constant,
     ExpressionError,
+    NotImplementedHere,
     Scope,
     Value,
     argument,
@@ -129,7 +130,8 @@ class _Expander:
                 _HANDLERS[type(raw)](self, raw)
             except ExpressionError as error:
                 at = error.at if error.at != (0, 0) else raw.at
-                raise self.error(at, error.message, error.hint) from None
+                found = self.error(at, error.message, error.hint)
+                raise UnsupportedError(found.diagnostics) if isinstance(error, NotImplementedHere) else found from None
 
     def tick(self, at: At) -> None:
         self.count += 1
@@ -226,6 +228,8 @@ class _Expander:
         self.emit(Block(self.collect(raw.body), self.pos(raw.at)), raw.at)
 
     def directive(self, raw: tree.RawDirective) -> None:
+        if raw.name in ("callprototype", "calltargets"):
+            raise NotImplementedHere(raw.at, "calls by address are not implemented", "call a function by name, or branch with brx.idx")
         args = tuple(operand(arg, self.scope) for arg in raw.args)
         self.emit(Directive(splice(raw.name, self.scope), args, self.pos(raw.at)), raw.at)
 

@@ -34,6 +34,10 @@ class ExpressionError(Exception):
         self.at, self.message, self.hint = at, message, hint
 
 
+class NotImplementedHere(ExpressionError):
+    """The same for what is PTX but not implemented (exit code 4)."""
+
+
 @dataclass
 class Scope:
     """Names that expressions see: those of the module and, in a macro, its own."""

@@ -188,3 +188,16 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
         "k.mptx:9:1: %p1 is read, but nothing has written it",
     ]
     assert f"warning: {program.unwritten[0]}\n" in summary(program)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (kernel("P: .callprototype _ (); call %d1, P;"), "8:4: error: calls by address are not implemented"),
+        (kernel("", ".global .texref t;\n"), "4:1: error: textures and surfaces are not implemented"),
+        (kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];"), "8:1: error: 'tex.2d.v4.f32.f32' is not implemented"),
+    ],
+)
+def test_what_is_not_implemented_has_a_remedy(text: str, message: str) -> None:
+    error = finding(text, UnsupportedError)
+    assert message in str(error) and "help: " in str(error) and error.exit_code == 4
