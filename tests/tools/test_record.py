@@ -146,7 +146,7 @@ def test_recorded_outputs_are_compared_bit_for_bit(tmp_path: Path, capsys: pytes
     stored: dict[str, np.ndarray] = {}
     for flip in (0, 1):
         problem = programs.find("gemm").from_options(**options)
-        found = compare.outputs(job, problem.make_inputs(1), 2)  # other inputs than those that the program would make
+        found = compare.run(problem, problem.make_inputs(1), 2)  # other inputs than those that the program would make
         stored = {f"g/{n}": x.view(f"u{x.itemsize}") for n, x in (problem.make_inputs(1) | found).items()}
         stored["g/c"][7, 3] ^= flip
         np.savez(tmp_path / "outputs.npz", **stored)

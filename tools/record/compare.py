@@ -1,18 +1,18 @@
-"""Compares outputs recorded on a GPU with the emulator's in silicon mode, bit for bit.
+"""Outputs recorded on a GPU against the emulator's in silicon mode, bit for bit.
 
-    python -m tools.record.compare DIR [--only NAME]
+    python -m tools.record.compare [--only NAME]          # the jobs of tests/golden/outputs
+    python -m tools.record.compare DIR [--only NAME]      # what run_kernel wrote for the jobs of `export --bits`
 
-DIR holds what `run_kernel` wrote for the jobs of `export --bits` (results.json, outputs.npz).  Each job is run here on the
-recorded inputs.  For every output: how many elements differ and the first of them; the exit code is 1 when any does.
+A folder's jobs run on its recorded inputs, those of tests/golden/outputs on the same ones made from seed 0.  For every output
+that differs: how many elements, where it was kept whole, and the first of them; the exit code is 1 then.  With `--numerics fast`
+it says what fast mode gives up.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,85 +20,95 @@ import numpy as np
 
 import emu
 import programs
+from programs.problem import Problem
+from tools.accuracy.recorded import digest
+from tools.record.outputs import Job, bits, checksum, checksums, jobs, recordings, small
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One output: its elements that differ, and the first of them with both values and bits."""
+def difference(card: Any, here: Any) -> str:
+    """How many elements differ and the first of them; empty when every bit is equal.
 
-    output: str
-    elements: int
-    differ: int
-    first: str = ""
-
-    def __str__(self) -> str:
-        if not self.differ:
-            return f"{self.output}: {self.elements} elements equal"
-        return f"{self.output}: {self.differ} of {self.elements} differ, first {self.first}"
-
-
-def bits(array: Any) -> Any:
-    """The raw bits of an array's elements."""
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-
-
-def difference(name: str, card: Any, here: Any) -> Difference:
-    """`card`: recorded elements (bits, or a type of NumPy); `here`: the emulator's, same shape."""
+    `card`: recorded elements (bits, or a type of NumPy); `here`: the emulator's, same shape.
+    """
     a, b = bits(card), bits(here)
     places = np.argwhere(a != b)
     if not len(places):
-        return Difference(name, a.size, 0)
+        return ""
     at = tuple(int(x) for x in places[0])
     width = 2 * a.dtype.itemsize
     theirs, ours = bits(card).view(here.dtype)[at], here[at]
-    text = f"at {list(at)}: card {float(theirs):.9g} ({int(a[at]):#0{width + 2}x}), here {float(ours):.9g} ({int(b[at]):#0{width + 2}x})"
-    return Difference(name, a.size, len(places), text)
+    text = (
+        f"card {float(theirs):.9g} ({int(a[at]):#0{width + 2}x}), here {float(ours):.9g} ({int(b[at]):#0{width + 2}x})"
+    )
+    return f"{len(places)} of {a.size} differ, first at {list(at)}: {text}"
 
 
-def outputs(job: dict[str, Any], recorded: dict[str, Any], sms: int) -> dict[str, Any]:
-    """The job's outputs by the emulator, in silicon mode, on the recorded inputs; RuntimeError when the run fails."""
-    problem = programs.find(job["problem"]).from_options(defines=job["defines"], **job["options"])
-    inputs = problem.make_inputs(0)
-    for name, array in inputs.items():
-        if name in recorded:
-            array.view(f"u{array.dtype.itemsize}")[...] = bits(recorded[name])
+def run(problem: Problem, inputs: Mapping[str, Any], sms: int, numerics: str = "silicon") -> dict[str, Any]:
+    """The problem's outputs on a chip of `sms` SMs; RuntimeError when the run fails."""
     start = problem.launch(inputs, sms)
     kernel = emu.load(problem.kernel_path, defines=problem.defines)
     result = emu.launch(
-        kernel, grid=start.grid, block=start.block, args=start.args, shared_bytes=start.shared_bytes, numerics="silicon"
+        kernel, grid=start.grid, block=start.block, args=start.args, shared_bytes=start.shared_bytes, numerics=numerics
     )
     if result.exit_code():
-        raise RuntimeError(f"{job['name']}: {result.findings or result.deadlock}")
+        raise RuntimeError(f"{problem.kernel}: {result.findings or result.deadlock}")
     return {name: start.arrays[name] for name in problem.outputs}
 
 
-def compare(folder: Path, only: str = "") -> Iterator[tuple[str, list[Difference]]]:
-    """(job, its outputs' differences) for every job that ran on the card and whose name contains `only`."""
-    results = json.loads((folder / "results.json").read_text())
-    with np.load(folder / "outputs.npz") as stored:
-        for result in results:
-            job = result["job"]
-            if not result["ok"] or not job["save"] or only not in job["name"]:
-                continue
-            start = f"{job['name']}/"
-            recorded = {n.removeprefix(start): stored[n] for n in stored.files if n.startswith(start)}
-            here = outputs(job, recorded, int(result["device"]["multiprocessors"]))
-            yield job["name"], [difference(name, recorded[name], array) for name, array in here.items()]
+def against_recording(result: dict[str, Any], recorded: dict[str, Any], numerics: str = "silicon") -> dict[str, str]:
+    """Output -> its difference, of one job of a folder, on the recorded inputs."""
+    job = result["job"]
+    problem = programs.find(job["problem"]).from_options(job["defines"], **job["options"])
+    inputs = problem.make_inputs(0)
+    for name, array in inputs.items():
+        array.view(f"u{array.dtype.itemsize}")[...] = bits(recorded[name])
+    found = run(problem, inputs, int(result["device"]["multiprocessors"]), numerics)
+    return {name: difference(recorded[name], array) for name, array in found.items()}
+
+
+def against_golden(job: Job, numerics: str = "silicon") -> dict[str, str]:
+    """Output -> its difference, of a job of tests/golden/outputs; RuntimeError when seed 0 makes other inputs by now."""
+    problem = job.make()
+    inputs = problem.make_inputs(0)
+    if checksums(inputs) != job.inputs:
+        raise RuntimeError(f"{job.name}: seed 0 no longer makes the recorded inputs")
+    differences = {}
+    for name, array in run(problem, inputs, job.multiprocessors, numerics).items():
+        same = checksum(array) == job.outputs[name]
+        whole = small().get(f"{job.name}/{name}")
+        differences[name] = "" if same else "the checksum differs" if whole is None else difference(whole, array)
+    changed = any(differences.values()) and digest(job.problem, job.options, job.defines) != job.digest
+    return {
+        name: f"{text} (the program has changed since)" if text and changed else text
+        for name, text in differences.items()
+    }
+
+
+def compare(folder: Path | None, only: str, numerics: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """(job, its outputs' differences) of every job whose name contains `only`."""
+    if folder:
+        for result, recorded in recordings(folder, only):
+            yield result["job"]["name"], against_recording(result, recorded, numerics)
+        return
+    for job in jobs():
+        if only in job.name:
+            yield job.name, against_golden(job, numerics)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; the exit code is 1 when a bit differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what run_kernel wrote")
+    parser.add_argument("folder", type=Path, nargs="?", help="what run_kernel wrote (default: tests/golden/outputs)")
     parser.add_argument("--only", default="", help="jobs whose name contains this")
+    parser.add_argument("--numerics", choices=("fast", "silicon"), default="silicon")
     args = parser.parse_args(argv)
-    wrong = jobs = 0
-    for name, found in compare(args.folder, args.only):
-        jobs += 1
-        bad = any(d.differ for d in found)
-        wrong += bad
-        print(f"{'DIFFER' if bad else 'equal '} {name}: {'; '.join(map(str, found))}", flush=True)
-    print(f"{jobs - wrong} of {jobs} jobs equal in every bit")
+    wrong = count = 0
+    for name, found in compare(args.folder, args.only, args.numerics):
+        count += 1
+        bad = [f"{output}: {text}" for output, text in found.items() if text]
+        wrong += bool(bad)
+        print(f"{'DIFFER' if bad else 'equal '} {name}  {'; '.join(bad) or ', '.join(found)}", flush=True)
+    print(f"{count - wrong} of {count} jobs equal in every bit")
     return int(wrong > 0)
 
 
