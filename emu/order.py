@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from emu.machine import Timing, load_machine
@@ -23,4 +24,10 @@ def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Tim
         order = "scheduled" if source is not None and Path(source).suffix == ".ptx" else "source"
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}, expected one of {', '.join(ORDERS)}")
-    return load_machine(MACHINE).timing if order == "scheduled" else None
+    return weights() if order == "scheduled" else None
+
+
+@cache
+def weights() -> Mapping[str, Timing]:
+    """The timing classes that compiled programs are scheduled for."""
+    return load_machine(MACHINE).timing
