@@ -39,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--launch", choices=("one", "full"), default="one")
     parser.add_argument("--limit", type=float, default=2e6, help="full: most warp instructions the card executed")
     parser.add_argument("--machine", default="h200")
+    parser.add_argument("--warm", action="store_true", help="start with the data in L2, as after an earlier launch")
     parser.add_argument("--max-cycles", type=int, default=MAX_CYCLES)
     parser.add_argument("--page", action="store_true", help="rewrite the tables of docs/corpus.md")
     parser.add_argument("--json", metavar="FILE|-", help="write the rows as JSON")
@@ -54,6 +55,9 @@ def main(argv: list[str] | None = None) -> int:
     total = ", ".join(f"{counts[word]} {word}" for word in ("right", "refused", "wrong", "fault"))
     print(f"{len(rows)} kernels: {total}", file=sys.stderr if args.json == "-" else sys.stdout)
     if args.page:
+        args.warm = True
+        for cells, (outcome, _) in zip(rows, attempts(corpus, entries, args), strict=True):
+            cells["warm_cycles"] = outcome.result.cycles if outcome.result else None
         update(PAGE, {"counts": counted(rows), "cycles": cycles(rows)})
     if args.json:
         text = json.dumps(rows, indent=1) + "\n"
@@ -74,7 +78,7 @@ def attempts(corpus: Corpus, entries: list[Entry], args: argparse.Namespace) -> 
     machine = load_machine(args.machine)
     for entry in entries:
         begin = time.perf_counter()
-        yield attempt(corpus, entry, machine, args.launch, args.max_cycles), time.perf_counter() - begin
+        yield attempt(corpus, entry, machine, args.launch, args.max_cycles, args.warm), time.perf_counter() - begin
 
 
 def row(outcome: Outcome, card: dict[tuple[str, str], Recorded], seconds: float = 0) -> dict[str, Any]:
@@ -104,21 +108,26 @@ def counted(rows: list[dict[str, Any]]) -> str:
 
 
 def cycles(rows: list[dict[str, Any]]) -> str:
-    """The kernels that ran and were recorded."""
-    names = ("cycles", "card_cycles", "warp_instructions", "card_warp_instructions")
-    header = ("kernel", "H200 cycles", "emulated", "ratio", "H200 warp instructions", "emulated")
+    """The kernels that ran and were recorded, with L2 empty and with the data in it."""
+    names = ("card_cycles", "cycles", "warm_cycles", "card_warp_instructions", "warp_instructions")
+    header = ("kernel", "H200 cycles", "cold", "ratio", "warm", "ratio", "H200 warp instructions", "emulated")
+    listed = [r for r in rows if r["ratio"] is not None and r["verdict"] == "right"]
     found = []
-    for r in rows:
-        if r["ratio"] is not None and r["verdict"] == "right":
-            here, there, own, card = (f"{r[name]:,}" for name in names)
-            found.append((r["file"].split(".")[0], there, here, f"{r['ratio']:.3f}", card, own))
-    ratios = sorted(float(row[3]) for row in found)
-    spread = (
-        f"\n\nMedian ratio {ratios[len(ratios) // 2]:.2f}; half of the kernels lie between {ratios[len(ratios) // 4]:.2f} and {ratios[3 * len(ratios) // 4]:.2f}."
-        if ratios
-        else ""
-    )
-    return table(header, found) + spread
+    for r in listed:
+        there, cold, warm, card, own = (f"{r[name]:,}" for name in names)
+        ratios = (f"{r[name] / r['card_cycles']:.3f}" for name in ("cycles", "warm_cycles"))
+        found.append((r["file"].split(".")[0], there, cold, next(ratios), warm, next(ratios), card, own))
+    spreads = [
+        spread(word, [r[name] / r["card_cycles"] for r in listed])
+        for word, name in (("cold", "cycles"), ("warm", "warm_cycles"))
+    ]
+    return "\n".join([table(header, found), "", *spreads]) if listed else "none"
+
+
+def spread(word: str, ratios: list[float]) -> str:
+    """The middle of the ratios in a sentence."""
+    low, middle, high = (sorted(ratios)[len(ratios) * quarter // 4] for quarter in (1, 2, 3))
+    return f"Median ratio {word} {middle:.2f}; half of the kernels lie between {low:.2f} and {high:.2f}."
 
 
 def line(cells: dict[str, Any]) -> str:

@@ -17,7 +17,10 @@ from isa.errors import AssemblyError, UnsupportedError
 from programs.tensormap import TensorMap
 from tools.corpus.manifest import Check, Corpus, Entry, Launch, Param
 
-FIELDS: dict[str, Any] = {"u8": np.uint8, "i32": np.int32, "i64": np.int64, "fp32": np.float32}
+FIELDS: dict[str, Any] = {
+    f"{kind}{bits}": np.dtype(f"{kind}{bits // 8}").type for kind in "iu" for bits in (8, 16, 32, 64)
+}
+FIELDS |= {f"fp{bits}": np.dtype(f"f{bits // 8}").type for bits in (16, 32, 64)}
 SWIZZLES = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
 
 
@@ -33,9 +36,14 @@ class Outcome:
 
 
 def attempt(
-    corpus: Corpus, entry: Entry, machine: Machine, launch: str = "one", max_cycles: int | None = None
+    corpus: Corpus,
+    entry: Entry,
+    machine: Machine,
+    launch: str = "one",
+    max_cycles: int | None = None,
+    warm: bool = False,
 ) -> Outcome:
-    """Assemble, run and check one kernel; everything that can go wrong is in the outcome."""
+    """Assemble, run and check one kernel; everything that can go wrong is in the outcome.  `warm`: its data lies in L2."""
     try:
         kernel = api.load(corpus.path(entry), kernel=entry.entry)
     except AssemblyError as error:
@@ -44,7 +52,7 @@ def attempt(
     arrays = buffers(corpus, plan)
     inputs = {name: array.copy() for name, array in arrays.items()}
     try:
-        result = start(kernel, entry, plan, arrays, machine, max_cycles)
+        result = start(kernel, entry, plan, arrays, machine, max_cycles, warm)
     except LaunchError as error:
         return Outcome(entry, launch, "refused", str(error))
     if stopped := trouble(result):
@@ -110,6 +118,7 @@ def start(
     arrays: dict[str, np.ndarray],
     machine: Machine,
     max_cycles: int | None,
+    warm: bool = False,
 ) -> Result:
     """Run the launch; the arrays are updated in place."""
     return api.launch(
@@ -120,6 +129,7 @@ def start(
         args=arguments(plan, arrays),
         shared_bytes=entry.dynamic_shared_bytes,
         max_cycles=max_cycles,
+        warm=warm,
     )
 
 
