@@ -348,6 +348,8 @@ def merge(H: Any, C: Any) -> None:
     H.stop = 1
     for k in range(H.sms):
         S = sms[k]
+        if S.log_head == S.log_tail:
+            S.log_head, S.log_tail = 0, 0  # an empty log begins anew: its first places are in the host's cache
         if S.status == RUNNING or S.status == QUANTUM:
             H.stop = 0
         elif S.status != FINISHED:
