@@ -108,14 +108,25 @@ DSQRT = lane(
 
 
 def _seed(name: str, exact: Any, emit: Any, doc: str) -> Micro:
-    """The special function unit on f64: the high word of an approximation, from the high word."""
-    return lane(name, "u->u", "mufu", lambda a: exact(a << 32) >> 32, emit, doc)
+    """The special function unit on f64: the high word of an approximation, from the high word, .ftz.
+
+    How it rounds is not known: here it truncates, where hardware promises 2^-20.
+    """
+
+    def meaning(a: int) -> int:
+        return bits.flush(F64, exact(bits.flush(F64, a << 32))) >> 32
+
+    return lane(name, "u->u", "mufu", meaning, emit, doc)
 
 
 def _seed_emit(compute: Any) -> Any:
+    def flushed(v: VectorBuilder, high: Any) -> Any:
+        small = v.icmp("==", v.and_(high, v.const(F64.inf >> 32)), v.const(0))
+        return v.select(small, v.and_(high, v.const(1 << 31)), high)
+
     def emit(v: VectorBuilder, a: Any) -> Any:
-        r = compute(v, v.bits(v.pair(v.const(0), a), "f64"))
-        return v.select(v.isnan(r), v.const(F64.nan >> 32), v.halves(v.bits(r, "u64"))[1])
+        r = compute(v, v.bits(v.pair(v.const(0), flushed(v, a)), "f64"))
+        return v.select(v.isnan(r), v.const(F64.nan >> 32), flushed(v, v.halves(v.bits(r, "u64"))[1]))
 
     return emit
 

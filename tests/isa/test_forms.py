@@ -30,9 +30,9 @@ def recorded(target: str) -> list[tuple[bool, str]]:
 MISSING = re.compile(
     r"barrier\.cluster|mapa|getctarank|multimem|alloca|stack(save|restore)|istypep|isspacep\.const|v(add|abs|max|set|shl|mad)"
     r"|cp\.(reduce\.)?async\.bulk\.shared::cluster\.shared::cta|cp\.async\.bulk.*multicast|.*\.im2col|fma\.rn\.oob"
-    r"|(rcp|rsqrt)\.approx(\.ftz)?\.f64|wgmma.*\.b1\."
+    r"|wgmma.*\.b1\."
 )
-TAKEN_FOR_MISTAKES = re.compile(r"approx.*f64|k256|shared::cluster\.shared::cta")  # an error instead: all of their words are known
+TAKEN_FOR_MISTAKES = re.compile(r"k256|shared::cluster\.shared::cta")  # an error instead: all of their words are known
 # What ptxas refuses for reasons that the assembler here does not look into.
 TOLERATED = re.compile(r"cvta\.const\.u64 %rd1, gg;|cvta\.shared\.u64 %rd1, stack\+4;")
 SM_86 = re.compile(r"m(in|ax).*\.xorsign")  # from sm_86 on, which is read as sm_80

@@ -17,7 +17,7 @@ from isa.registry import Form
 
 FAMILIES = ["compare", "convert", "division", "float32", "float64", "fp8", "half", "int_division", "integer"]
 FAMILIES += ["integer64", "logic", "move", "rounding", "select", "shift", "special_functions"]
-FAMILIES += ["bitfields", "carry", "clamping", "compare_packed", "dot"]
+FAMILIES += ["bitfields", "carry", "clamping", "compare_packed", "dot", "float64_approx"]
 REGISTERS = {"b8": "c", "b128": "q", "u8": "h", "s8": "h", "b16": "h", "u16": "h", "s16": "h", "f16": "x", "bf16": "h"}
 REGISTERS |= {"b32": "r", "u32": "r", "s32": "r", "f16x2": "r", "bf16x2": "r", "u16x2": "r", "s16x2": "r", "tf32": "r"}
 REGISTERS |= {"b64": "l", "u64": "l", "s64": "l", "f32": "f", "f64": "d", "pred": "p", "e4m3x2": "h", "e5m2x2": "h"}
