@@ -188,7 +188,7 @@ def under(chaos: Chaos | None, run: Callable[[Chaos | None], Result]) -> Result:
         return run(None)
     from emu.explain.chaos import compare
 
-    return compare(run, chaos)
+    return compare(run, chaos, lambda text: print(text, file=sys.stderr) if sys.stderr.isatty() else None)
 
 
 def own_sizes(kind: type[Problem], arrays: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:

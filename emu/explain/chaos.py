@@ -20,6 +20,7 @@ KINDS = {
     unit.C_OPEN: "wake-up",
     unit.C_ANSWER: "try_wait that answers false",
     unit.C_ISSUE: "instruction after this one",
+    unit.C_START: "start of the warp",
 }
 Run = Callable[[Chaos | None], Result]
 Trial = Callable[[Chaos], "Outcome"]
@@ -76,7 +77,7 @@ def differs(plain: Result, other: Result) -> str:
     return f"{', '.join(changed)} changed" if changed else ""
 
 
-def compare(run: Run, chaos: Chaos) -> Result:
+def compare(run: Run, chaos: Chaos, note: Callable[[str], None] = lambda text: None) -> Result:
     """The result of `run(chaos)`, with a finding when it is not that of `run(None)`.
 
     `run` starts from the same inputs every time.  The finding names the fewest perturbations that show the
@@ -89,6 +90,8 @@ def compare(run: Run, chaos: Chaos) -> Result:
     difference = differs(plain, result)
     if not difference:
         return result
+
+    note(f"results differ under chaos {chaos}: looking for the fewest perturbations that show it")
 
     def trial(tried: Chaos) -> Outcome:
         again = run(tried)

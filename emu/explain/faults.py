@@ -194,6 +194,11 @@ NOTES = {
         "a warpgroup's wgmma waits for a warp of the warpgroup that does not come",
         "all four warps execute the same wgmma instructions",
     ),
+    "chaos": (
+        "option",
+        "another timing that PTX allows: copies and wgmma early or late, waiters late, try_wait false, warps later",
+        "`warpsmith run KERNEL --chaos SEED` compares with the plain run and names what changes the results",
+    ),
     "CHAOS": (
         "error",
         "results differ under another timing that PTX allows (`run --chaos`)",

@@ -6,6 +6,7 @@ from typing import Any
 
 from emu.compiled import compiled
 from emu.raw import copy, fill, ld64, st32, st64
+from emu.stalls import Reason
 from emu.state import (
     ASK_CTA,
     ASKED,
@@ -26,9 +27,12 @@ from emu.state import (
     WARP_SLOTS,
     WARPGROUPS,
 )
+from emu.units import chaos
 from emu.units.common import copies_of, ctas_of, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
 from emu.units.opening import left
 from emu.units.requests import request, requests_of
+
+R_NO_INSTRUCTION = int(Reason.NO_INSTRUCTION)
 
 
 @compiled
@@ -92,7 +96,11 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     st64(S.order_at + (s * (WARP_SLOTS // SUBPARTITIONS) + S.sub_count[s]) * 8, W.slot8)
     S.sub_count[s] += 1
     S.live_warps += 1
-    may_issue(S, s, t)
+    begin = chaos.at(S, W, chaos.C_START, 0, t, t, t)
+    if begin > t:
+        st64(S.ready_at + W.slot8, begin)
+        W.reason = R_NO_INSTRUCTION
+    may_issue(S, s, begin)
 
 
 @compiled
