@@ -237,7 +237,7 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     """The first fault of a run."""
     S = sm.sm[0]
     rule, message, remedy = TEMPLATES[int(S["fault"])]
-    address = int(S["fault_address"])
+    address = int(S["fault_address"]) % (1 << 64)
     name = f" ({_barrier(sm, address)})" if "{name}" in message else ""
     message = message.format(address=address, aux=int(S["fault_aux"]), where=memory.describe(address), name=name)
     location, _, text = place(sm, int(S["fault_pc"]))

@@ -135,3 +135,8 @@ def test_addresses_of_parameters_and_variables_are_described(ptx: Any) -> None:
     memory = MemoryMap(emu.load(text=".version 8.6 .target sm_90a .address_size 64 .const .u32 c[4]; .entry k() { ret; }").program)
     assert memory.describe(GLOBAL_BASE + 15) == "in the program's .const and .global variables"
     assert memory.describe(GLOBAL_BASE + 16) == "no array is near"
+
+
+def test_addresses_with_the_highest_bit_are_shown_unsigned(ptx: Any) -> None:
+    result = ptx.run("mov.u64 %d1, 0x8000000000000010; ld.global.u32 %r1, [%d1];", block=1)
+    assert "at 0x8000000000000010 is outside every array" in result.findings[0].message
