@@ -22,6 +22,7 @@ from emu.sm import Shape, occupancy, shared_window
 from isa.assembler import Assembly, assemble
 from isa.program import Program
 
+REMEMBERED = 8  # machines that a kernel stays linked for
 DEFAULT_MAX_CYCLES = 2_000_000_000
 
 
@@ -38,6 +39,8 @@ class Kernel:
         key = id(machine), silicon
         found = self._linked.get(key)
         if found is None:
+            if len(self._linked) >= REMEMBERED:
+                self._linked.clear()
             found = self._linked[key] = machine, link(self.program, machine, silicon)
         return found[1]
 

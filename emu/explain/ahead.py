@@ -25,7 +25,7 @@ STATE = (
 )  # fmt: skip
 WAITS = 24  # that are let pass
 HORIZON = 20_000  # cycles of each step
-MOST_BYTES = 1 << 28  # of global memory that is copied; more is made read-only instead
+MOST_BYTES = 1 << 26  # of global memory that is copied; more is made read-only instead
 
 
 @dataclass(frozen=True)

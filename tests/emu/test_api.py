@@ -106,3 +106,13 @@ def test_a_fault_stops_the_launch_and_names_the_cta() -> None:
     x = np.zeros(64 * 200, np.uint32)
     result = emu.launch(emu.load(text=TEXT, kernel="first"), grid=201, args=[x, 1])
     assert [f.rule for f in result.findings] == ["MEM103"] and "CTA 200" in result.findings[0].message
+
+
+def test_a_kernel_is_linked_once_for_a_machine_and_forgets_old_ones() -> None:
+    kernel = emu.load("vector_add")
+    machines = [emu.load_machine("h200", (f"chip.sms={k}",)) for k in range(1, 13)]
+    first = kernel.linked(machines[0])
+    assert kernel.linked(machines[0]) is first
+    for machine in machines:
+        kernel.linked(machine)
+    assert kernel.linked(machines[-1]) is kernel.linked(machines[-1]) and len(kernel._linked) <= 8
