@@ -35,7 +35,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_shipped_programs_do_not_change(name: str) -> None:
-    """Twenty seeds: other cycles, the same bits."""
+    """Twenty seeds (of variants five): other cycles, the same bits."""
+    seeds = 5 if " " in name else 20
     defines, options = SHAPES[name]
     machine = load_machine("h200", ("chip.sms=2",))
     problem = programs.find(name.split()[0]).from_options(defines, **options)
@@ -52,11 +53,11 @@ def test_shipped_programs_do_not_change(name: str) -> None:
 
     plain, cycles = run(None), set()
     assert plain.exit_code() == 0 and problem.check({n: plain.outputs[n] for n in problem.outputs}, inputs).passed
-    for seed in range(20):
+    for seed in range(seeds):
         result = run(seed)
         assert differs(plain, result) == "", seed
         cycles.add(result.cycles)
-    assert len(cycles) > 10 and plain.cycles not in cycles
+    assert len(cycles) > seeds // 2 and plain.cycles not in cycles
 
 
 def test_a_seed_stands_for_one_timing() -> None:

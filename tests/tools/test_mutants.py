@@ -10,7 +10,7 @@ from isa.syntax import Instr
 from tools.mutants.__main__ import Bench, Verdict
 from tools.mutants.sites import Mutant, without
 
-SAMPLE = 24
+SAMPLE = 16
 
 
 @functools.cache
@@ -99,5 +99,6 @@ def test_a_token_for_both_costs_exclusion_only() -> None:
 @pytest.mark.parametrize(("what", "barrier"), [("count one less", "K_EMPTY"), ("count one more", "V_EMPTY"), ("count a warp more", "barrier 1")])
 def test_counts_that_do_not_match_show(what: str, barrier: str) -> None:
     """Property 8, on fa3's barriers: early release is a wrong result or a lapped waiter, a late one a hang."""
-    assert all(v.how in ("wrong", "deadlock", "fault", "unchanged") for v in judge(what, barrier, 10))
-    assert any(v.how in ("wrong", "deadlock", "fault") for v in judge(what, barrier, 10))
+    found = judge(what, barrier, 3)
+    assert all(v.how in ("wrong", "deadlock", "fault", "unchanged") for v in found)
+    assert any(v.how != "unchanged" for v in found)

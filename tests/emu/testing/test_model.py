@@ -25,7 +25,7 @@ FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChec
 SEEDS = st.one_of(st.none(), st.integers(0, 1000))
 
 
-@settings(FEW, max_examples=250)
+@settings(FEW, max_examples=150)
 @given(barrier_programs(), SEEDS)
 def test_programs_end_as_the_model_says(program: BarrierProgram, seed: int | None) -> None:
     """Any program, under any timing: done, stuck or faulting as some interleaving of the model does, words and answers too."""
