@@ -18,10 +18,10 @@ _F8, _INTEGERS, _TF32 = (3, 4), (5, 6), 2
 # Opcode (or micro-operation) -> what differs; the tensor core's bound follows from the machine.
 TENSOR = (
     "silicon: every product and the accumulator are truncated to {fraction} fraction bits below the largest term, added exactly "
-    "and truncated once to f32 (8-bit floats: {f8} bits, of which the result keeps {kept}; f16 results round to nearest).\n"
+    "and truncated once to f32 (8-bit floats of wgmma: {f8} bits, of which the result keeps {kept}; f16 results round to nearest).\n"
     "fast: one float32 fused multiply-add a product, k ascending, rounded to nearest; f16 results round once.  Integers are exact "
     "in both.\n"
-    "difference: at most {bound:.2g} of the sum of magnitudes for 16-bit operands (16 products), {f8_bound:.2g} for 8-bit floats."
+    "difference: at most {bound:.2g} of the sum of magnitudes for 16-bit operands (16 products), {f8_bound:.2g} for 8-bit floats of wgmma."
 )
 EX2 = (
     "silicon: the table of the special function unit, bit for bit.  fast: for f32 a polynomial within 1 ulp of 2^a, which "

@@ -68,10 +68,12 @@ def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
     )
 
 
-def _unpack_fp8(g: Format, name: str) -> Micro:
+def _unpack_fp8(g: Format, name: str, high: bool) -> Micro:
+    first = 16 * high
+
     def emit(v: VectorBuilder, a: Any) -> Any:
         halves = []
-        for shift in (0, 8):
+        for shift in (first, first + 8):
             byte = v.and_(v.lshr(a, v.const(shift)), v.const(255))
             size = v.bits(v.shl(v.and_(byte, v.const(127)), v.const(23 - g.fraction)), "f32")
             value = v.fmul(size, v.const(2.0 ** (F32.bias - g.bias), "f32"))  # exact, subnormals too
@@ -85,12 +87,12 @@ def _unpack_fp8(g: Format, name: str) -> Micro:
         return v.pair(*halves)
 
     return lane(
-        f"F2FP.F16.{name}.UNPACK",
+        f"F2FP.F16.{name}.UNPACK{'.H1' if high else ''}",
         "u->u",
         "alu",
-        lambda a: bits.convert(g, F16, a >> 8 & 255) << 16 | bits.convert(g, F16, a & 255),
+        lambda a: bits.convert(g, F16, a >> first + 8 & 255) << 16 | bits.convert(g, F16, a >> first & 255),
         emit,
-        "two bytes as f16x2, exact",
+        f"the {'upper' if high else 'lower'} two bytes as f16x2, exact",
     )
 
 
@@ -99,7 +101,9 @@ FP8 = {
     for type, g in (("e4m3", E4M3), ("e5m2", E5M2))
     for relu in (False, True)
 }
-UNPACK = {"e4m3": _unpack_fp8(E4M3, "E4M3"), "e5m2": _unpack_fp8(E5M2, "E5M2")}
+UNPACK = {
+    (type, high): _unpack_fp8(g, type.upper(), high) for type, g in (("e4m3", E4M3), ("e5m2", E5M2)) for high in (False, True)
+}
 
 # ---- forms ----------------------------------------------------------------------------------------
 
@@ -129,4 +133,4 @@ def narrow_fp8_half(e: Emitter, m: Match) -> None:
 @instruction("cvt.rn{.relu}.f16x2.A d, a;", sets={"A": FP8_TYPES}, types={"d": "b32", "a": "b16"}, targets=HOPPER)
 def widen_fp8(e: Emitter, m: Match) -> None:
     """Two bytes as f16x2, exact."""
-    e(UNPACK[m["A"][:-2]], m.d, m.a)
+    e(UNPACK[m["A"][:-2], False], m.d, m.a)

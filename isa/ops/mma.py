@@ -36,7 +36,7 @@ def results(e: Emitter, values: list[Value | None]) -> list[Value]:
     return [x if x is not None else e.tmp() for x in values]
 
 
-def _types(element: str, count: int, a: int) -> dict[str, str]:
+def operand_types(element: str, count: int, a: int) -> dict[str, str]:
     """Operand kinds: `count` registers of C and D, `a` of A, half as many of B."""
     return dict.fromkeys("dc", f"vec:{element}:{count}") | {"a": f"vec:b32:{a}", "b": f"vec:b32:{a // 2}"}
 
@@ -47,22 +47,22 @@ _OPERANDS = "{d}, {a}, {b}, {c};"
 @instruction(
     f"mma.sync.aligned.m16n8k16.row.col.f32.{{f16,bf16}}.{{f16,bf16}}.f32 {_OPERANDS}",
     f"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {_OPERANDS}",
-    types=_types("f32", 4, 4),
+    types=operand_types("f32", 4, 4),
 )
 @instruction(
     f"mma.sync.aligned.m16n8k8.row.col.f32.{{f16,bf16}}.{{f16,bf16}}.f32 {_OPERANDS}",
     f"mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {_OPERANDS}",
-    types=_types("f32", 4, 2),
+    types=operand_types("f32", 4, 2),
 )
-@instruction(f"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {_OPERANDS}", types=_types("b32", 2, 4))
-@instruction(f"mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {_OPERANDS}", types=_types("b32", 2, 2))
+@instruction(f"mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {_OPERANDS}", types=operand_types("b32", 2, 4))
+@instruction(f"mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {_OPERANDS}", types=operand_types("b32", 2, 2))
 @instruction(
     f"mma.sync.aligned.m16n8k32.row.col{{.satfinite}}.s32.{{s8,u8}}.{{s8,u8}}.s32 {_OPERANDS}",
-    types=_types("s32", 4, 4),
+    types=operand_types("s32", 4, 4),
 )
 @instruction(
     f"mma.sync.aligned.m16n8k16.row.col{{.satfinite}}.s32.{{s8,u8}}.{{s8,u8}}.s32 {_OPERANDS}",
-    types=_types("s32", 4, 2),
+    types=operand_types("s32", 4, 2),
 )
 def mma(e: Emitter, m: Match) -> None:
     """D (16 x 8) = A (16 x K) * B (K x 8) + C, with the fragments of PTX ISA 9.7.14.5.7 to .10."""

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import itertools
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.isa.ops import recorded
+
 LANE = np.arange(32)
 G, Q = LANE // 4, LANE % 4
-GOLDEN = Path(__file__).parents[2] / "golden" / "numerics" / "mma.npz"
 TYPES = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "tf32": np.dtype(np.float32),
     "s8": np.dtype(np.int8),
     "u8": np.dtype(np.uint8),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
+RESULTS = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
 FORMS = [
     ("f16", "f16", 16, "f32"), ("f16", "f16", 8, "f32"), ("bf16", "bf16", 16, "f32"), ("bf16", "bf16", 8, "f32"),
     ("tf32", "tf32", 8, "f32"), ("tf32", "tf32", 4, "f32"), ("f16", "f16", 16, "f16"), ("f16", "f16", 8, "f16"),
@@ -134,6 +138,20 @@ def test_product(ptx: Any, form: tuple[str, str, int, str]) -> None:
     assert np.array_equal(found, expected.astype(c.dtype))
 
 
+@pytest.mark.parametrize("k", [32, 16])
+@pytest.mark.parametrize("out", ["f32", "f16"])
+def test_product_of_8_bit_floats(ptx: Any, k: int, out: str) -> None:
+    """The products of places 0 and 1 of four, then those of 2 and 3, then C (section 1.4 of the measurements)."""
+    form = ("e4m3", "e5m2", k, out)
+    a, b, c = operands(np.random.default_rng(k), form)
+    zero, places = np.zeros((16, 8), np.float32), np.arange(k) % 4
+    total = zero
+    for part in (places < 2, places >= 2):
+        total = chain(a[:, part].astype(np.float32), b[part].astype(np.float32), total).astype(c.dtype).astype(np.float32)
+    expected = (total.astype(np.float64) + c).astype(c.dtype)
+    assert np.array_equal(execute(ptx, form, a, b, c), expected)
+
+
 def test_special_values(ptx: Any) -> None:
     """Infinities, NaN, subnormals and signed zeros of f16 come through."""
     a, b, c = np.zeros((16, 16), np.float16), np.ones((16, 8), np.float16), np.zeros((16, 8), np.float32)
@@ -165,20 +183,31 @@ def test_result_in_any_registers(ptx: Any) -> None:
     assert all(np.array_equal(x, found[0]) for x in found[1:])
 
 
-@pytest.mark.parametrize("name", ["f16k16", "f16k8", "f16hk16", "f16hk8", "bf16k16", "bf16k8", "tf32k8", "tf32k4"])
+# Recorded results -> A, B, K, D and what follows the layouts; operands by the kind before "k".
+RECORDED = {
+    "f16k16": ("f16", "f16", 16, "f32"), "f16k8": ("f16", "f16", 8, "f32"), "f16hk16": ("f16", "f16", 16, "f16"),
+    "f16hk8": ("f16", "f16", 8, "f16"), "bf16k16": ("bf16", "bf16", 16, "f32"), "bf16k8": ("bf16", "bf16", 8, "f32"),
+    "tf32k8": ("tf32", "tf32", 8, "f32"), "tf32k4": ("tf32", "tf32", 4, "f32"), "e4m3": ("e4m3", "e4m3", 32, "f32"),
+    "e5m2": ("e5m2", "e5m2", 32, "f32"), "e4e5": ("e4m3", "e5m2", 32, "f32"), "e4m3h": ("e4m3", "e4m3", 32, "f16"),
+    "s8": ("s8", "s8", 32, "s32"), "s8sat": ("s8", "s8", 32, "s32"), "u8": ("u8", "u8", 32, "s32"), "s8k16": ("s8", "s8", 16, "s32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_on_the_card(ptx: Any, name: str) -> None:
     """Silicon mode repeats the card's results bit for bit (12 sorts of operands, 6 rows of each)."""
-    with np.load(GOLDEN) as stored:
-        kind, k = name.split("k")
-        base, half = kind, kind.endswith("h")
-        a, b, c, d = (stored[n] for n in (f"{base}.A", f"{base}.B", f"{base}.C", f"m_{name}.D"))
-    form = (kind.removesuffix("h"),) * 2 + (int(k), "f16" if half else "f32")
-    rows = np.arange(16) % 6
-    left, bits = TYPES[form[0]], np.uint16 if half else np.uint32
-    for tile in range(len(a)):
-        x, y = (z[tile, 0, :, : int(k)].view(left) for z in (a, b))
-        z = c[tile][rows].astype(bits).view(np.float16 if half else np.float32)
-        found = execute(ptx, form, x[rows], np.ascontiguousarray(y.T), z, numerics="silicon")
+    form, stored = RECORDED[name], recorded.arrays("mma")
+    base = "s8" if form[3] == "s32" else name.split("k")[0]
+    a, b, c, d = (stored[n] for n in (f"{base}.A", f"{base}.B", f"{base}.C", f"m_{name}.D"))
+    bits = np.uint16 if form[3] == "f16" else np.uint32
+    height = a.shape[2]
+    for tile, first in itertools.product(range(len(a)), range(0, height, 16)):
+        rows = (first + np.arange(16)) % height
+        x = np.ascontiguousarray(a[tile, 0, rows, : form[2]]).view(TYPES[form[0]])
+        y = np.ascontiguousarray(b[tile, 0, :, : form[2]]).view(TYPES[form[1]])
+        z = c[tile][rows].astype(bits).view(RESULTS[form[3]])
+        sat = ".satfinite" if name.endswith("sat") else ""
+        found = execute(ptx, form, x, np.ascontiguousarray(y.T), z, sat, numerics="silicon")
         np.testing.assert_array_equal(found.view(bits), d[tile][rows])
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,8 +21,9 @@ from tests.emu.units.test_tensor_math import (
     d_element,
     descriptor,
 )
+from tests.isa.ops import recorded
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "numerics" / "mma.npz"
+STORED = recorded.arrays("mma")
 KINDS = {
     "f16": (F16, F16), "f16h": (F16, F16), "bf16": (BF16, BF16), "tf32": (TF32, TF32), "e4m3": (E4M3, E4M3),
     "e5m2": (E5M2, E5M2), "e4e5": (E4M3, E5M2), "e5e4": (E5M2, E4M3), "e4m3h": (E4M3, E4M3), "e5m2h": (E5M2, E5M2),
@@ -146,24 +144,18 @@ def multiply(
     return d
 
 
-@cache
-def recorded() -> dict[str, np.ndarray]:
-    with np.load(GOLDEN) as stored:
-        return {name: stored[name] for name in stored}
-
-
 def group(name: str) -> tuple[str, list[str]]:
     """(operand group, modifiers) of a recorded result `w_f16_na.D`."""
     kind, *modifiers = name[2:-2].split("_")
     base = "s8" if kind in ("u8", "s8u8", "s8sat") else kind
-    return base + ("c4" if "c4" in modifiers else ""), [kind, *modifiers]
+    return base + "".join(x for x in modifiers if x in ("c4", "n64")), [kind, *modifiers]
 
 
-@pytest.mark.parametrize("name", [n for n in recorded() if n.startswith("w_")])
+@pytest.mark.parametrize("name", [n for n in STORED if n.startswith("w_")])
 def test_recorded_wgmma(name: str) -> None:
     """12 sorts of operands a kind, 6 rows of each, which here follow each other over and over."""
-    stored, (base, (kind, *modifiers)) = recorded(), group(name)
-    repeat = np.arange(64) % 6
+    stored, (base, (kind, *modifiers)) = STORED, group(name)
+    repeat = np.arange(64) % STORED[f"{base}.A"].shape[2]
     for tile, expected in enumerate(stored[name]):
         got = multiply(
             KINDS[kind], stored[f"{base}.A"][tile][:, repeat], stored[f"{base}.B"][tile], stored[f"{base}.C"][tile][repeat],
@@ -178,7 +170,7 @@ def test_recorded_wgmma(name: str) -> None:
     "name", ["w_f16.D", "w_bf16_na.D", "w_tf32.D", "w_f16h.D", "w_e4m3.D", "w_e5m2h.D", "w_e4e5.D"]
 )
 def test_the_reference_is_the_card(name: str) -> None:
-    stored, (base, (kind, *modifiers)) = recorded(), group(name)
+    stored, (base, (kind, *modifiers)) = STORED, group(name)
     for tile, expected in enumerate(stored[name]):
         a, b, c = (stored[f"{base}.{x}"][tile] for x in "ABC")
         got = fdot(*KINDS[kind], a[0], b[0], c, kind.endswith("h"), "na" in modifiers)

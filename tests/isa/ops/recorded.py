@@ -1,7 +1,11 @@
-"""Recorded instructions of an H200 (tests/golden/numerics): names to PTX, and comparison bit for bit."""
+"""Recorded instructions of an H200 (tests/golden/numerics): names to PTX, and comparison bit for bit.
+
+`tools.record.vectors` runs the tests on other recordings of the same form, and counts what they read.
+"""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -11,14 +15,27 @@ from emu.lanes import run_ptx
 from tests.isa.ops.cases import same
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "numerics"
+FOLDER = Path(os.environ.get("WARPSMITH_VECTORS", GOLDEN))
 OPERANDS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "fma": 3}
 
 
+class Arrays(dict[str, np.ndarray]):
+    """A file's arrays; `read` holds the names of those that were looked up."""
+
+    def __init__(self, file: Path) -> None:
+        with np.load(file) as stored:
+            super().__init__(stored)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
 @cache
-def arrays(file: str) -> dict[str, np.ndarray]:
+def arrays(file: str) -> Arrays:
     """The arrays of a recorded file."""
-    with np.load(GOLDEN / f"{file}.npz") as stored:
-        return {name: stored[name] for name in stored}
+    return Arrays(FOLDER / f"{file}.npz")
 
 
 def names(file: str, *starts: str) -> list[str]:

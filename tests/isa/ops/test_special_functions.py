@@ -52,8 +52,10 @@ def test_within_the_documented_error(name: str) -> None:
     assert normal.sum() > 500 and error.max() <= RELATIVE[name.split(".")[0]]
 
 
-@pytest.mark.parametrize("name", [*UNIT, "tanh.approx.f32"])
-@pytest.mark.parametrize("sample", ["", ".dense"])
+SAMPLES = [(name, sample) for name in [*UNIT, "tanh.approx.f32"] for sample in ("", ".dense")]
+
+
+@pytest.mark.parametrize(("name", "sample"), SAMPLES + [(name.replace(".ftz", ""), "") for name in UNIT])
 def test_silicon(name: str, sample: str) -> None:
     stored = recorded.arrays("mufu_samples")
     x, card = stored[f"{name}.dense_x" if sample else "x"], stored[name + sample]
@@ -91,14 +93,14 @@ def test_every_segment_at_its_ends() -> None:
         same(got, [meaning(int(x)) for x in words], words)
 
 
-@pytest.mark.parametrize("op", ["ex2", "lg2", "rcp", "rsqrt", "sqrt"])
-def test_without_ftz_subnormals_count(op: str) -> None:
-    stored = recorded.arrays("scalar_f32")
-    x, card = stored["a"], stored[op]
-    same(recorded.run("scalar_f32", f"{op}.approx.f32 %d, %a;"), card, x)
+@pytest.mark.parametrize("name", ["tanh", *(op + ftz for op in ("ex2", "lg2", "rcp", "rsqrt", "sqrt") for ftz in ("", "_ftz"))])
+def test_recorded_edges(name: str) -> None:
+    """Without .ftz subnormals count."""
+    op, *ftz = name.split("_")
+    recorded.replay("scalar_f32", name, f"{'.'.join([op, 'approx', *ftz])}.f32 %d, %a;")
 
 
-@pytest.mark.parametrize("qualifiers", ["full", "full.ftz", "approx", "approx.ftz"])
+@pytest.mark.parametrize("qualifiers", ["full", "full.ftz", "approx", "approx.ftz", "rn"])
 def test_division(qualifiers: str) -> None:
     stored = recorded.arrays("scalar_f32")
     card = stored["div_" + qualifiers.replace(".", "_")]
@@ -112,6 +114,16 @@ def test_tanh() -> None:
     true = np.tanh(x.view(np.float32)[~odd].astype(np.float64))
     error = np.abs(value.view(np.float32)[~odd] / true - 1)
     assert (error < TANH_RELATIVE).all()
+
+
+def test_sine_far_out() -> None:
+    """Arguments over all exponents: NaN as on the card, the rest within the unit's error of it."""
+    stored = recorded.arrays("mufu_samples")
+    x, card = stored["x"], stored["sin.approx.ftz.f32"]
+    got = run_ptx("sin.approx.ftz.f32 %d, %a;", a=x, d="f32")["d"]
+    nan = (card & np.uint32(0x7FFFFFFF)) > 0x7F800000
+    same(got[nan], card[nan], x[nan])
+    assert np.abs(got.view(np.float32)[~nan] - card.view(np.float32)[~nan]).max() < TURN_ERROR
 
 
 @pytest.mark.parametrize("ftz", ["", ".ftz"])
