@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ import numpy as np
 
 from emu.chaos import Chaos
 from emu.chip import Chip, Progress
-from emu.collect import collect
+from emu.collect import Whole, collect
 from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap
 from emu.numerics import FAST, MODES, SILICON
 from emu.order import scheduling
+from emu.representative import PROBE, Sample, border_classes, choose, replay
 from emu.result import Result
-from emu.sm import Shape, occupancy, shared_window
+from emu.sm import Shape, StreamingMultiprocessor, occupancy, shared_window
 from isa.assembler import Assembly, assemble
 from isa.program import Program
 
@@ -84,6 +85,8 @@ def launch(
     shared_bytes: int = 0,
     max_cycles: int | None = None,
     chaos: Chaos | int | str | None = None,
+    mode: str = "full",
+    classes: Sequence[Hashable] | None = None,
     threads: int = 1,
     warm: bool = False,
     progress: Progress | None = None,
@@ -94,8 +97,10 @@ def launch(
     `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
     anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
     shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
-    perturbations an SM.  SMs run on `threads` threads, which changes nothing but the time it takes; `warm` starts with the arrays
-    in L2, as after an earlier launch; `progress(ended, all)` is told the CTAs now and then.
+    perturbations an SM.  `mode` "representative" executes a few CTAs of each class and deals out the others with their
+    durations; CTAs of one class do the same work (`classes` by CTA number; default: those at borders of the grid differ), and
+    only the executed ones (`result.executed`) write their results.  SMs run on `threads` threads, which changes nothing
+    but the time it takes; `warm` starts with the arrays in L2, as after an earlier launch; `progress(ended, all)` is told the CTAs now and then.
     `numerics` is "fast", or "silicon" for results that equal the card's in every bit (docs/numerics.md).
     Raises LaunchError when the launch does not fit the kernel or the machine.  Faults,
     deadlocks and the cycle limit are in the result, not raised.
@@ -111,10 +116,56 @@ def launch(
     memory.bind(args)
     if threads < 1:
         raise LaunchError(f"threads must be 1 or more, not {threads}")
+    if mode not in ("full", "representative"):
+        raise LaunchError(f"mode is full or representative, not {mode}")
     disturbance = Chaos.of(chaos)
-    chip = Chip(program, machine, kernel.linked(machine, shape.silicon), shape, memory, warm, disturbance)
-    done = chip.run(max_cycles or DEFAULT_MAX_CYCLES, threads, progress)
-    return collect(kernel.program, machine, shape, memory, done, chip.host_seconds, disturbance)
+    linked, sms = kernel.linked(machine, shape.silicon), int(machine.value("chip.sms"))
+
+    def make(sample: Sample | None) -> Chip:
+        return Chip(program, machine, linked, shape, memory, warm, disturbance, sample)
+
+    def run(chip: Chip, most: int) -> list[StreamingMultiprocessor]:
+        return chip.run(min(most, max_cycles or DEFAULT_MAX_CYCLES), threads, progress)
+
+    whole = None
+    if mode == "representative":
+        kinds = list(classes or border_classes(shape.grid))
+        if len(kinds) != int(np.prod(shape.grid)):
+            raise LaunchError(f"{len(kinds)} classes for a grid of {int(np.prod(shape.grid))} CTAs")
+        chip, done, whole = by_sample(make, run, memory, kinds, choose(kinds, shape.slots, sms), sms)
+    else:
+        chip = make(None)
+        done = run(chip, DEFAULT_MAX_CYCLES)
+    result = collect(kernel.program, machine, shape, memory, done, chip.host_seconds, disturbance, whole)
+    result.mode = "representative" if mode == "representative" else "full"
+    result.executed.extend(chip.order.tolist())
+    return result
+
+
+def by_sample(
+    make: Callable[[Sample | None], Chip],
+    run: Callable[[Chip, int], list[StreamingMultiprocessor]],
+    memory: MemoryMap,
+    kinds: Sequence[Hashable],
+    sample: Sample | None,
+    sms: int,
+) -> tuple[Chip, list[StreamingMultiprocessor], Whole | None]:
+    """Representative mode: the whole chip for a moment, then the sample, if there is one (`emu.representative`)."""
+    before = [array.copy() for array in memory.writable()] if sample else []
+    chip = make(None)
+    done = run(chip, PROBE if sample else DEFAULT_MAX_CYCLES)
+    if sample is None or not chip.running:
+        return chip, done, None
+    for array, old in zip(memory.writable(), before, strict=True):
+        array[...] = old
+    sample, seconds = replace(sample, arrays=chip.arrays), chip.host_seconds
+    chip = make(sample)
+    chip.host_seconds = seconds
+    done = run(chip, DEFAULT_MAX_CYCLES)
+    if chip.failed:
+        return chip, done, None
+    spans, slots = chip.spans[list(sample.ctas)].tolist(), chip.sms[0].shape.slots
+    return chip, done, Whole(replay(kinds, sample, spans, slots, sms, chip.turnaround), chip.scales(sample))
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:

@@ -16,15 +16,16 @@ from emu.link import Linked
 from emu.livelock import Watch
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
+from emu.representative import Sample, shares
 from emu.sm import Shape, StreamingMultiprocessor
-from emu.state import CHIP, FAULT, FINISHED, GIVEN, L2, LIMIT, LINE_STATE, QUANTUM, RUNNING, SERVER, SM, WRITES
+from emu.state import ARRAY, CHIP, FAULT, FINISHED, GIVEN, L2, LIMIT, LINE_STATE, QUANTUM, RUNNING, SERVER, SM, WRITES
 from emu.state import HBM as MEMORY
 from emu.units.chip import LINE
 from isa.program import Program
 
 QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32
 ROUNDS = 256  # before Python looks: milliseconds
-LONG_AGO = 1 << 31  # a line's last fetch, of lines that were there before the launch
+LONG_AGO = (1 << 32) - 4096  # a line's last fetch, of lines that were there before the launch (modulo 2^32)
 
 Progress = Callable[[int, int], None]
 
@@ -34,6 +35,7 @@ class Chip:
 
     CTAs start breadth first: one on every SM in order, then a second one on every SM.  A slot that is free again takes
     the next CTA.  With `warm`, arrays lie in L2 at the start, the last arguments first when they do not all fit.
+    With a `sample` only its CTAs run, on as many SMs as it says.
     """
 
     def __init__(
@@ -45,9 +47,13 @@ class Chip:
         memory: MemoryMap,
         warm: bool = False,
         chaos: Chaos | None = None,
+        sample: Sample | None = None,
     ) -> None:
-        self.ctas = int(np.prod(shape.grid))
-        count = min(int(machine.value("chip.sms")), self.ctas)
+        grid = int(np.prod(shape.grid))
+        self.order = np.array(sample.ctas, np.int64) if sample else np.arange(grid)
+        self.ctas = len(self.order)
+        self.spans, self.where = np.zeros(grid, np.int64), np.zeros(grid, np.int64)
+        count = len(sample.weights) if sample else min(int(machine.value("chip.sms")), self.ctas)
         records = np.zeros(count, SM)
         self.config = configure(machine)
         self.sms = [
@@ -58,6 +64,11 @@ class Chip:
             for sm in self.sms:
                 sm.disturb(chaos)
         self.records, self.chip = records, np.zeros(1, CHIP)
+        records["weight"] = sample.weights if sample else 1
+        segments = self.sms[0].segments
+        self.arrays = np.zeros(len(segments), ARRAY)
+        if sample and sample.arrays is not None:
+            self.arrays, self.chip["sampled"] = shares(sample.arrays, segments["size"] // LINE + 1), 1
         for sm in self.sms:
             sm.chip = self.chip
         self.servers = np.zeros(3, SERVER)
@@ -70,6 +81,8 @@ class Chip:
     def _wire(self, machine: Machine, warm: bool) -> None:
         H, v = self.chip[0], machine.value
         H["sm_at"], H["sms"], H["ctas"] = self.records.ctypes.data, len(self.sms), self.ctas
+        H["array_at"] = self.arrays.ctypes.data
+        H["order_at"], H["span_at"], H["where_at"] = (a.ctypes.data for a in (self.order, self.spans, self.where))
         H["server_at"], H["line_at"] = self.servers.ctypes.data, self.lines.ctypes.data
         H["capacity"] = v("unit.l2.capacity_b") // LINE
         H["merge"], H["merge_share"] = v("unit.l2.merge_cy"), v("unit.l2.merge_share")
@@ -90,7 +103,7 @@ class Chip:
         for slot in range(slots):
             for sm in self.sms:
                 if H["next_cta"] < self.ctas:
-                    sm.ctas["state"][slot], sm.ctas["id"][slot] = GIVEN, H["next_cta"]
+                    sm.ctas["state"][slot], sm.ctas["id"][slot] = GIVEN, self.order[H["next_cta"]]
                     sm.sm["open"] += 1
                     H["next_cta"] += 1
 
@@ -131,6 +144,29 @@ class Chip:
         self._let_answer(code)
         done = self._end()
         return [sm.shed() for sm in done] if shed else done
+
+    @property
+    def failed(self) -> bool:
+        """Whether an SM did not get to its end."""
+        return bool((self.records["status"] != FINISHED).any())
+
+    @property
+    def running(self) -> bool:
+        """Whether the limit of cycles ended the run, and nothing worse."""
+        return self.failed and bool(np.isin(self.records["status"], (FINISHED, LIMIT)).all())
+
+    @property
+    def turnaround(self) -> int:
+        """Cycles from the end of a CTA to the start of the next one."""
+        C, warps = self.config[0], int(self.records["warps_per_cta"][0])
+        return int(C["turnaround_cy256"] + warps * C["turnaround_warp_cy256"]) >> 8
+
+    def scales(self, sample: Sample) -> list[float]:
+        """For every SM of a sample, the CTAs that one of those that it executed stands for."""
+        mine: list[list[float]] = [[] for _ in self.sms]
+        for cta, count in zip(sample.ctas, sample.stands_for, strict=True):
+            mine[int(self.where[cta])].append(count)
+        return [sum(counts) / len(counts) for counts in mine]
 
     def _let_answer(self, code: Callable[..., None]) -> None:
         """Let each SM have its answers for itself: it is the only one, or the others have stopped."""

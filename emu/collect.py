@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,14 @@ from isa.program import Program
 NAMES = [reason.label for reason in Reason]
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What the executed part of a grid says about all of it: cycles of every SM; for each executed SM, the factor of its counts."""
+
+    cycles: Sequence[int]
+    scales: Sequence[float]
+
+
 def collect(
     program: Program,
     machine: Machine,
@@ -32,11 +41,15 @@ def collect(
     sms: Sequence[StreamingMultiprocessor],
     host: float,
     chaos: Chaos | None = None,
+    whole: Whole | None = None,
 ) -> Result:
     """The Result of a launch whose SMs have run (the last one may have stopped early) in `host` seconds."""
-    stalls = sum((sm.stalls for sm in sms), np.zeros_like(sms[0].stalls))
-    cycles = max(int(sm.sm["now"][0]) for sm in sms)
-    active = sum(int(sm.sm["now"][0]) for sm in sms)
+    ends = whole.cycles if whole else [int(sm.sm["now"][0]) for sm in sms]
+    scales = whole.scales if whole else [1.0] * len(sms)
+    stalls = np.zeros_like(sms[0].stalls)
+    for sm, scale in zip(sms, scales, strict=True):
+        stalls += sm.stalls if scale == 1.0 else np.rint(sm.stalls * scale).astype(np.int64)
+    cycles, active = max(ends), sum(ends)
     selected = int(stalls[:, Reason.SELECTED].sum())
     clock = float(machine.value("clock.boost_mhz"))
     elapsed = cycles + round(machine.value("chip.launch_cy"))
@@ -49,7 +62,7 @@ def collect(
         cycles_elapsed=elapsed,
         time_us=elapsed / clock,
         clock_mhz=clock,
-        pipes=_pipes(machine, sms, stalls[:, Reason.SELECTED], max(active, 1)),
+        pipes=_pipes(machine, sms, scales, stalls[:, Reason.SELECTED], max(active, 1)),
         warp_instructions=selected,
         instruction_mix=_mix(program, machine, stalls),
         host_seconds=host,
@@ -92,7 +105,7 @@ def _ending(result: Result, sm: StreamingMultiprocessor, memory: MemoryMap) -> N
 
 
 def _pipes(
-    machine: Machine, sms: Sequence[StreamingMultiprocessor], issued: np.ndarray, active: int
+    machine: Machine, sms: Sequence[StreamingMultiprocessor], scales: Sequence[float], issued: np.ndarray, active: int
 ) -> dict[str, float]:
     """Busy fractions over the active cycles of all SMs; `issued` counts by instruction."""
     linked = sms[0].linked
@@ -101,9 +114,12 @@ def _pipes(
     pipes = {name: min(float(busy[k]) / lanes / active, 1.0) for k, name in enumerate(linked.pipes) if k}
     rate = {name: float(machine.value(f"unit.tma.{name}_b_per_cy")) for name in ("load", "store")}
     moved = sum(
-        int(sm.sm["tma_bytes"][0]) / rate["load"] + int(sm.sm["store_bytes"][0]) / rate["store"] for sm in sms
+        scale * (int(sm.sm["tma_bytes"][0]) / rate["load"] + int(sm.sm["store_bytes"][0]) / rate["store"])
+        for sm, scale in zip(sms, scales, strict=True)
     )
-    pipes["tensor"] += sum(int(sm.sm["tensor_cycles"][0]) for sm in sms) / active
+    pipes["tensor"] += sum(
+        scale * int(sm.sm["tensor_cycles"][0]) for sm, scale in zip(sms, scales, strict=True)
+    ) / active
     pipes["tma"] = min(moved / active, 1.0)
     return pipes
 

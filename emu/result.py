@@ -189,6 +189,12 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
         return f"<Result {self.kernel} on {self.machine}: {self.cycles:,} cycles, {self.time_us:.2f} us{state}>"
 
     @property
+    def executed(self) -> list[int]:
+        """Numbers of the CTAs that were executed (empty for a result read from JSON)."""
+        found: list[int] = self.__dict__.setdefault("executed", [])
+        return found
+
+    @property
     def outputs(self) -> dict[str, Any]:
         """Array arguments after the run, by parameter name (empty for a result read from JSON)."""
         found: dict[str, Any] = self.__dict__.setdefault("outputs", {})

@@ -137,7 +137,6 @@ class StreamingMultiprocessor:
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data
-        S["weight"] = 1
         S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
         S["chaos_only"] = -1
         S["ntid"], S["nctaid"] = shape.block, shape.grid

@@ -39,6 +39,10 @@ def solve(
         start = problem.launch(arrays, sms=int(machine.value("chip.sms")))
     except (ValueError, ArithmeticError) as error:
         raise LaunchError(f"{problem.kernel} cannot be launched with these defines: {error}") from error
+    work = problem.work(start.grid[0] * start.grid[1] * start.grid[2])
+    if options.get("mode") == "representative":
+        last = max(max(tiles) for tiles in work if tiles)  # often a part of a tile
+        options["classes"] = [(problem.alike(tiles), last in tiles) for tiles in work]
     result = launch(
         kernel,
         machine=machine,
@@ -55,7 +59,8 @@ def solve(
     result.outputs.update(start.arrays)
     rate(result, problem.flops, machine)
     if result.deadlock is None and not any(f.severity in ("fault", "limit") for f in result.findings):
-        found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays)
+        tiles = [tile for cta in result.executed for tile in work[cta]] if result.mode == "representative" else None
+        found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays, tiles)
         result.numerics = Numerics(
             max_abs_error=found.max_abs_error,
             rel_error=found.rel_error,

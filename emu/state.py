@@ -165,7 +165,8 @@ CTA = np.dtype(
         ("live", i32),
         ("pool", i32),  # registers (32-bit, whole CTA) that setmaxnreg.dec has given back
         ("smem_base", i64),  # byte offset of the CTA's window in the SM's shared memory
-        ("born", i64),
+        ("born", i64),  # when it may start
+        ("began", i64),
         ("bar_expected", i32, 16),
         ("bar_arrived", i32, 16),
         ("bar_last", i64, 16),  # when the latest arrival was served
@@ -298,6 +299,14 @@ L2, HBM, WRITES = range(3)  # servers
 # A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never); cycle of its last fetch.
 LINE_STATE = np.dtype([("fill", u32), ("when", u32)])
 
+# What SMs load of an array: bytes, those that L2 has moved, those from HBM, those of loads that waited for HBM.  The parts of
+# that in the whole chip are given when SMs stand for others; then what is due of them, and the lines not in L2 yet.
+ARRAY = np.dtype(
+    [(name, f64) for name in ("asked", "moved", "missed", "waited")]
+    + [(name, f64) for name in ("moved_share", "missed_share", "waited_share", "credit", "patience", "budget")],
+    align=True,
+)
+
 CHIP = np.dtype(
     [
         ("core_at", i64),  # machine code of the cycle loop
@@ -308,13 +317,19 @@ CHIP = np.dtype(
         ("horizon", i64),  # every SM has got so far
         ("limit", i64),  # none goes further
         ("ctas", i64),  # of the grid
-        ("next_cta", i64),
+        ("next_cta", i64),  # how many have been given out
+        ("order_at", i64),  # int64: which CTA comes when
+        ("span_at", i64),  # int64 by CTA: cycles from its start to its end
+        ("where_at", i64),  # int64 by CTA: its SM
         ("server_at", i64),
         ("line_at", i64),
         ("fills", i64),  # lines that L2 has taken from memory
         ("capacity", i64),  # lines that it holds
         ("merge", f64),  # cycles in which a second request for a line joins the first
         ("merge_share", f64),  # and so many of each cycle that L2 is behind
+        ("array", i32),  # that the last access was to
+        ("array_at", i64),  # ARRAY of every segment
+        ("sampled", i32),  # SMs stand for others, whose parts in L2 and HBM are given
     ],
     align=True,
 )

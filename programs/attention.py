@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -134,6 +134,13 @@ class Attention(Problem):
             "softmax(q k^T * scale) v in float64", TOLERANCE[self.dtype], lse_abs_error=(lse_error, LSE_TOLERANCE)
         )
 
+    def alike(self, tiles: tuple[int, ...]) -> Hashable:
+        """As many tiles, of which as many reach past the last row; with a mask, as many keys seen."""
+        blocks = ceildiv(self.seqlen, self.query_tile)
+        places = [tile % blocks for tile in tiles]
+        ragged = places.count(blocks - 1) if self.seqlen % self.query_tile else 0
+        return len(tiles), ragged, sum(places) if self.causal else 0
+
     @property
     def flops(self) -> int:
         """Two products of 2 * head_dim for every pair of a row and a key that it sees."""
@@ -229,6 +236,12 @@ class FlashAttention3(Attention):
         for cta, tiles in enumerate(taken):
             table[: len(tiles), cta] = tiles
         return table
+
+    def work(self, ctas: int) -> list[tuple[int, ...]]:
+        """The tiles of every CTA, in its order."""
+        if not int(self.defines["SCHEDULE"]):
+            return super().work(ctas)
+        return [tuple(int(t) for t in column if t < self.tiles) for column in self.schedule(ctas).T]
 
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
         """A persistent grid: one CTA an SM, or fewer when there are fewer tiles."""

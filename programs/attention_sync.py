@@ -39,6 +39,11 @@ class FlashAttention1(Attention):
         """SMEM_BYTES of the kernel: Q, K and V."""
         return 2 * self.head_dim * (self.query_tile + 2 * (int(self.defines["KV_TILE"]) or 128))
 
+    def work(self, ctas: int) -> list[tuple[int, ...]]:
+        """A CTA has all tiles of a head."""
+        blocks = ceildiv(self.seqlen, self.query_tile)
+        return [tuple(range(pair * blocks, (pair + 1) * blocks)) for pair in range(ctas)]
+
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
         """A CTA a head."""
         arrays = outputs(inputs)

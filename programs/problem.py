@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -178,6 +178,15 @@ class Problem(abc.ABC):
         self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
     ) -> Numerics:
         """Compare with float64; `tiles` limits the check to the tiles (in the kernel's order) that were run."""
+
+    def work(self, ctas: int) -> list[tuple[int, ...]]:
+        """The tiles of every CTA of a grid of `ctas`, in its order (default: tile t, then every `ctas`-th one)."""
+        total = getattr(self, "tiles", ctas)
+        return [tuple(range(cta, total, ctas)) for cta in range(ctas)]
+
+    def alike(self, tiles: tuple[int, ...]) -> Hashable:
+        """CTAs with tiles for which this is equal do the same amount of work (default: as many tiles)."""
+        return len(tiles)
 
     @property
     @abc.abstractmethod

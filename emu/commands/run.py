@@ -74,6 +74,12 @@ def shape_options(command: Any) -> Any:
 @click.option("--inputs", metavar="FILE.npz", help="Program: your own tensors, which also set the sizes.")
 @click.option("--save", metavar="FILE.npz", help="Write every array argument after the run.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Write the whole result as JSON.")
+@click.option(
+    "--mode",
+    type=click.Choice(["full", "representative"]),
+    default="full",
+    help="Execute every CTA, or some of each kind that stand for the others.",
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="SMs on so many threads; results do not change.")
 @click.option("--warm", is_flag=True, help="Start with the arrays in L2, as after an earlier launch.")
 @click.option(
@@ -96,6 +102,7 @@ def command(
     json_file: str | None,
     max_cycles: int | None,
     chaos: str | None,
+    mode: str,
     threads: int,
     warm: bool,
     numerics: str | None,
@@ -113,10 +120,12 @@ def command(
     given = {name: value for name, value in options.items() if value not in (None, ())}
     if inputs and kernel not in programs.names():
         raise click.UsageError("--inputs belongs to shipped programs; give a file's arguments with --arg")
+    if save and mode == "representative":
+        raise click.UsageError("--save needs --mode full: in representative mode most tiles are not computed")
     disturbance = read_chaos(chaos)
     with bar() as progress:
-        how: dict[str, Any] = {"max_cycles": max_cycles, "threads": threads, "warm": warm, "progress": progress}
-        how["numerics"] = numerics or "fast"
+        how: dict[str, Any] = {"max_cycles": max_cycles, "mode": mode, "threads": threads, "warm": warm}
+        how |= {"progress": progress, "numerics": numerics or "fast"}
         if kernel in programs.names():
             result = run_program(kernel, loaded, given, read_defines(defines), inputs, how, disturbance)
         else:

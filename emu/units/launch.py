@@ -41,7 +41,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
     c = ctas_of(S.cta_at, S.cta_slots)[slot]
     number = c.id
     nx, ny = S.nctaid[0], S.nctaid[1]
-    c.state = LIVE
+    c.state, c.began = LIVE, t
     c.ctaid[0], c.ctaid[1], c.ctaid[2] = number % nx, (number // nx) % ny, number // (nx * ny)
     room = (S.warps_per_cta + 3) // 4 * 4
     c.first_warp, c.warps, c.live, c.pool = slot * room, S.warps_per_cta, S.warps_per_cta, 0
