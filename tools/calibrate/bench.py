@@ -50,7 +50,7 @@ class Box:
 class Bench:
     """One microbenchmark.
 
-    `text` is PTX; `warps` the warps of its only CTA; `turns` the values of the kernel's third
+    `text` is PTX; `warps` the warps of a CTA; `turns` the values of the kernel's third
     parameter, one launch each; `shared` the dynamic shared memory in bytes.
     """
 
@@ -63,6 +63,7 @@ class Bench:
     shared: int = 128  # at least the word that the start clock waits for
     box: Box | None = None
     data: np.ndarray = field(default_factory=lambda: default_data())
+    ctas: int = 1  # one an SM; the clock table then has their warps one after the other
 
 
 def default_data() -> np.ndarray:

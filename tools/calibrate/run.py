@@ -73,7 +73,7 @@ class Emulator:
     def __call__(self, bench: Bench, turns: int) -> np.ndarray:
         if bench.text not in self._kernels:
             self._kernels = {bench.text: emu.load(text=bench.text)}
-        table = np.zeros((bench.warps, bench.slots), np.uint64)
+        table = np.zeros((bench.ctas * bench.warps, bench.slots), np.uint64)
         args: list[object] = [table, bench.data.copy(), np.uint32(turns)]
         if bench.box is not None:
             box = bench.box
@@ -81,7 +81,7 @@ class Emulator:
         result = emu.launch(
             self._kernels[bench.text],
             machine=self._machine,
-            grid=1,
+            grid=bench.ctas,
             block=32 * bench.warps,
             args=args,
             shared_bytes=bench.shared,

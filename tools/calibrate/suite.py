@@ -20,6 +20,7 @@ FAMILIES = {
     "tma": "tools.calibrate.tma",
     "wgmma": "tools.calibrate.wgmma",
     "mixed": "tools.calibrate.mixed",
+    "chip": "tools.calibrate.chip",
     "mma": "tools.calibrate.mma",
 }
 
