@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import programs as shipped
-from emu.solve import solve
 from isa.errors import AssemblyError
 from tools.accuracy import tables
-from tools.accuracy.emulate import busiest, emulate, machine, problem_of
+from tools.accuracy.emulate import emulate, problem_of
 from tools.accuracy.recorded import Recorded, distil, flash_attention, programs
 from tools.calibrate.suite import measured, remeasured
 
@@ -37,23 +36,6 @@ def test_recorded_programs_can_be_run() -> None:
 def test_cycles_stay_near_the_card(name: str) -> None:
     (e,) = (e for e in programs() if e.name == name)
     assert emulate(e).cycles == pytest.approx(e.cycles, rel=BOUNDS[name])
-
-
-@pytest.mark.parametrize(
-    ("program", "options"),
-    [
-        ("fa3", {"seqlen": 256, "seqlen_k": 176, "heads": 2}),
-        ("gemm", {"m": 256, "n": 512, "k": 128}),
-        ("softmax", {"rows": 16, "cols": 256}),
-        ("vector_add", {"n": 2048}),
-    ],
-)
-def test_one_sm_stands_for_the_busiest(program: str, options: dict[str, object]) -> None:
-    e = entry(program, **options)
-    sms = 3
-    whole = solve(problem_of(e), machine(sms=sms))
-    alone = solve(problem_of(e, busiest(e, sms)), machine(sms=1))
-    assert alone.cycles == pytest.approx(whole.cycles, rel=0.02)
 
 
 def test_distil_keeps_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
