@@ -6,7 +6,7 @@ import pytest
 
 import programs as shipped
 from isa.errors import AssemblyError
-from tools.accuracy import tables
+from tools.accuracy import modes, tables
 from tools.accuracy.emulate import emulate, problem_of
 from tools.accuracy.recorded import Recorded, distil, flash_attention, programs
 from tools.calibrate.suite import measured, remeasured
@@ -73,3 +73,11 @@ def test_stall_shares_sum_to_one() -> None:
 
 def test_remeasured_rows_belong_to_the_suite() -> None:
     assert remeasured().keys() <= measured().keys()
+
+
+def test_errors_of_the_modes_are_current() -> None:
+    """Twelve problems were recorded; a row of docs/numerics.md, made again: silicon mode has the card's errors."""
+    assert len(list(modes.chosen())) == 12
+    row = modes.row(next(modes.chosen()))
+    assert (row[3], row[6]) == (row[4], row[7])
+    assert f"| {' | '.join(row)} |" in modes.PAGE.read_text()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import emu
 import programs
-from tools.record import compare, export, run_kernel, sweep
+from tools.record import compare, export, run_kernel, sweep, vectors
 from tools.record.entry import SCALARS, Parameter, entries, scalar_bytes
 from tools.record.export import export_sweep, label, ptx
 from tools.record.instrument import InstrumentError, SmTimes, with_clocks
@@ -161,3 +161,9 @@ def test_cases_to_compare_are_saved(tmp_path: Path) -> None:
     export.main(["--bits", "--out", str(tmp_path)])
     jobs = json.loads((tmp_path / "jobs.json").read_text())
     assert len(jobs) == len(BITS) and all(job["save"] and Path(job["ptx"]).is_file() for job in jobs)
+
+
+def test_vectors_tell_results_from_operands() -> None:
+    """The files of tests/golden/numerics; the tests that read them exist."""
+    assert all((Path(__file__).parents[1] / name).is_file() for name in vectors.TESTS)
+    assert [n for n in ("a", "c", "x", "f16.A", "w_f16.D", "ex2.in", "ex2", "cvt.dense_x") if vectors.is_result(n)] == ["w_f16.D", "ex2"]
