@@ -27,7 +27,7 @@ class FlashAttention1(Attention):
 
     def default_defines(self) -> dict[str, Define]:
         """Type and head dim; tiles and exponentials as the kernel has them."""
-        return {"DTYPE": PTX_TYPE[self.dtype], "HEAD_DIM": self.head_dim, "KV_TILE": 0, "FTZ": 0}
+        return {"DTYPE": PTX_TYPE[self.dtype], "HEAD_DIM": self.head_dim, "KV_TILE": 0, "FTZ": 1}
 
     @property
     def query_tile(self) -> int:
@@ -71,7 +71,7 @@ class FlashAttention2(Attention):
             "CAUSAL": int(self.causal),
             "Q_TILE": 0,
             "KV_TILE": 0,
-            "FTZ": 0,
+            "FTZ": 1,
         }
 
     @property

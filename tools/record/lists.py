@@ -131,7 +131,7 @@ BITS: tuple[Case, ...] = (
         ("fa2", shape | {"head_dim": dim, "dtype": dtype}, {})
         for dim, dtype, shape in itertools.product((64, 128), ("fp16", "bf16"), _ATTENTION[1:])
     ),
-    ("fa2", _ATTENTION[1], {"FTZ": 1}),
+    ("fa2", _ATTENTION[1], {"FTZ": 0}),
     ("fa2", _ATTENTION[1] | {"causal": True}, {}),
     ("fa1", _ATTENTION[1], {}),
     *(
