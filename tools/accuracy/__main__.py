@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
-from tools.accuracy import microbenchmarks, tables
+from tools.accuracy import microbenchmarks, synchronous, tables
 from tools.accuracy.emulate import emulate, problem_of
 from tools.accuracy.recorded import Recorded, programs
 from tools.docs.blocks import ROOT, update
@@ -51,6 +51,11 @@ def makers(quick: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "units", lambda: tables.units(emulate(wave))
     yield "stalls", lambda: tables.stalls(emulate(wave))
     yield "ablations", tables.ablations
+    yield "synchronous", synchronous.cycles
+    yield "synchronous-units", synchronous.units
+    yield "synchronous-stalls", synchronous.stalls
+    yield "generations", synchronous.generations
+    yield "utilization", synchronous.utilization
     yield "microbenchmarks", microbenchmarks.summary
     yield "excerpt", lambda: tables.cycles(excerpt())
 

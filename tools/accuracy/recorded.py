@@ -1,6 +1,7 @@
 """What an H200 did: the shipped programs as recorded by `tools.record`, and FlashAttention-3 under Nsight Compute.
 
     python -m tools.accuracy.recorded results.json [more.json ...]      # rewrite tests/golden/h200/programs.json
+    python -m tools.accuracy.recorded --synchronous results.json        # ... programs-sync.json
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tools.record.export import ptx
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden" / "h200"
 PROGRAMS, FLASH_ATTENTION = FOLDER / "programs.json", FOLDER / "flash-attention-3.csv"
+SYNCHRONOUS = FOLDER / "programs-sync.json"  # fa1 and fa2
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,14 @@ class Recorded:
     defines: dict[str, Any] = field(default_factory=dict)
 
 
+def load(path: Path) -> list[Recorded]:
+    """The recorded runs of a file."""
+    return [Recorded(**entry) for entry in json.loads(path.read_text())]
+
+
 def programs() -> list[Recorded]:
-    """Every recorded run of a shipped program."""
-    return [Recorded(**entry) for entry in json.loads(PROGRAMS.read_text())]
+    """Every recorded run of a shipped program but those of the synchronous generations (tools.accuracy.synchronous)."""
+    return load(PROGRAMS)
 
 
 def digest(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str:
@@ -81,11 +88,14 @@ def distil(results: list[dict[str, Any]]) -> list[Recorded]:
 
 
 def main(files: list[str]) -> None:
-    """Merge result files into the golden file."""
+    """Merge result files into a golden file."""
+    into = PROGRAMS
+    if files[:1] == ["--synchronous"]:
+        into, files = SYNCHRONOUS, files[1:]
     results = [result for file in files for result in json.loads(Path(file).read_text())]
     entries = [json.dumps(asdict(entry)) for entry in distil(results)]
-    PROGRAMS.write_text("[\n" + ",\n".join(entries) + "\n]\n")
-    print(f"{len(entries)} programs in {PROGRAMS}")
+    into.write_text("[\n" + ",\n".join(entries) + "\n]\n")
+    print(f"{len(entries)} programs in {into}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""fa1 and fa2 beside the H200: recorded values, reduced problems, and bounds that the model must keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import programs
+from emu.solve import solve
+from programs.attention import Attention
+from tools.accuracy import synchronous
+
+WAVE = {"seqlen": 128, "heads_k": 1}
+# Runs that were not spilled and do not wait for the rest of the chip, and those of head dim 128 with FTZ.
+BOUNDS: tuple[tuple[dict[str, Any], int], ...] = (
+    (WAVE | {"seqlen_k": 1024, "heads": 264, "head_dim": 64}, 0),
+    (WAVE | {"seqlen_k": 1024, "heads": 264, "head_dim": 64}, 1),
+    (WAVE | {"seqlen_k": 4096, "heads": 132, "head_dim": 128}, 1),
+    (WAVE | {"seqlen_k": 4096, "heads": 264, "head_dim": 128}, 1),
+)
+
+
+def test_recorded_runs_can_be_run() -> None:
+    entries = synchronous.entries()
+    assert len({e.name for e in entries}) == len(entries) == 19
+    for e in entries:
+        problem = programs.find(e.program).from_options(e.defines, **e.options)
+        assert isinstance(problem, Attention) and e.cycles > 0 and e.rel_error < (3e-3 if problem.dtype == "bf16" else 3e-4)
+
+
+def test_library_has_every_column() -> None:
+    columns = set(synchronous.library()[synchronous.ACTIVE])
+    assert columns == {*synchronous.SHAPES.values(), "own_full_FTZ0", "own_full_FTZ1"}
+    assert set(synchronous.UNITS.values()) <= synchronous.library().keys()
+
+
+@pytest.mark.parametrize(("options", "ftz"), BOUNDS, ids=str)
+def test_cycles_stay_near_the_card(options: dict[str, Any], ftz: int) -> None:
+    entry = synchronous.named("fa2", options, FTZ=ftz)
+    assert synchronous.emulated(entry.name).cycles == pytest.approx(entry.cycles, rel=0.10)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("fa2", {"seqlen": 600, "seqlen_k": 128, "heads": 2}),
+        ("fa2", {"seqlen": 200, "seqlen_k": 128, "heads": 3, "batch": 3, "causal": True}),
+        ("fa1", {"seqlen": 128, "heads": 5}),
+    ],
+    ids=str,
+)
+def test_one_sm_stands_for_the_busiest(name: str, options: dict[str, Any]) -> None:
+    whole = solve(programs.find(name).from_options(**options), synchronous.machine(sms=3))
+    assert synchronous.share(name, {}, options, synchronous.machine(sms=1), 3).cycles == pytest.approx(whole.cycles, rel=0.06)
