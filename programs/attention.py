@@ -195,7 +195,7 @@ class FlashAttention3(Attention):
             "STAGES": 2,
             "CONSUMERS": 0,
             "KV_TILE": 0,
-            "P_SHARED": -1,
+            "P_SHARED": 0,
         }
 
     @property
@@ -278,18 +278,15 @@ class Tile:
         given = {name: int(value) for name, value in defines.items() if name != "DTYPE"}
         head_dim, causal, specialize = given["HEAD_DIM"], given["CAUSAL"], given["SPECIALIZE"]
         groups = given["CONSUMERS"] or (3 if head_dim == 64 else 2)
-        shared = given["P_SHARED"] if given["P_SHARED"] >= 0 else head_dim == 64 and not causal
+        shared = given["P_SHARED"]
         threads = 128 * (groups + (1 if specialize else 0))
         registers = min(65536 // threads // 8 * 8, 255)
         if specialize and given["SETMAXNREG"]:
             registers = 240 if groups == 2 else 160
-        most = min((registers - head_dim // 2 - 28) * (6 if shared else 4) // 3 // 16 * 16, 256)
-        wanted = {
-            64: 128 if causal else 192 if given["OVERLAP"] else 176,
-            128: 128 if causal else 176,
-            192: 112,
-            256: 80,
-        }[head_dim]
+        room = registers - head_dim // 2 - (36 if shared and not given["OVERLAP"] else 28)
+        most = min(room * (6 if shared else 4) // 3 // 16 * 16, 256)
+        wide = 128 if causal else 176
+        wanted = {64: 192 if not causal and given["OVERLAP"] else wide, 128: wide, 192: 112, 256: 80}[head_dim]
         keys = given["KV_TILE"] or max(16, min(most, wanted))
         return cls(64 * groups, keys, threads, groups * 8192 * ceildiv(keys, 64) if shared else 0)
 

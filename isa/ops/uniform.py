@@ -8,12 +8,13 @@ there, outside the vector register file and its ports. Each twin means what its 
 from __future__ import annotations
 
 from isa.micro import MICROS, Micro, lane
-from isa.ops import integer, logic, move, select, shift
+from isa.ops import compare, integer, logic, move, select, shift
 
-SOURCES = (integer, logic, move, select, shift)  # imported so that the vector operations exist
+SOURCES = (compare, integer, logic, move, select, shift)  # imported so that the vector operations exist
 TWINS = (
     "IADD3", "IADD3.CC", "IADD3.X", "IADD3.NEG", "IADD3.NEG.CC", "IADD3.NEG.X",
     "IMAD", "LOP3.AND", "LOP3.OR", "LOP3.XOR", "SHF.L", "SHF.R.U32", "MOV", "SEL",
+    *(op.name for op in compare.ISETP.values()),
 )  # fmt: skip
 
 

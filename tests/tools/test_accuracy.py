@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import programs as shipped
+from emu.solve import solve
 from isa.errors import AssemblyError
-from tools.accuracy import modes, tables
-from tools.accuracy.emulate import emulate, problem_of
-from tools.accuracy.recorded import Recorded, distil, flash_attention, programs
+from programs.attention import FlashAttention3
+from tools.accuracy import counters, modes, own, tables
+from tools.accuracy.emulate import busiest, emulate, machine, problem_of, scheduled
+from tools.accuracy.recorded import Recorded, digest, distil, flash_attention, programs, rates
 from tools.calibrate.suite import measured, remeasured
 
 # Kernels whose SM is not waiting for the rest of the chip, and how far their cycles may be off.
@@ -38,6 +42,17 @@ def test_cycles_stay_near_the_card(name: str) -> None:
     assert emulate(e).cycles == pytest.approx(e.cycles, rel=BOUNDS[name])
 
 
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [("fa3", {"seqlen": 256, "seqlen_k": 176, "heads": 2}), ("gemm", {"m": 256, "n": 512, "k": 128})],
+)
+def test_one_sm_stands_for_the_busiest(program: str, options: dict[str, object]) -> None:
+    e = entry(program, **options)
+    whole = solve(problem_of(e), machine(sms=3))
+    alone = solve(problem_of(e, busiest(e, 3)), machine(sms=1))
+    assert alone.cycles == pytest.approx(whole.cycles, rel=0.02)
+
+
 def test_distil_keeps_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     job = {"name": "a", "problem": "vector_add", "options": {"n": 64}, "defines": {}}
     result = {
@@ -50,25 +65,71 @@ def test_distil_keeps_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
         distil([{**result, "job": {**job, "defines": {"NOPE": 1}}}])
 
 
-def test_every_variant_is_recorded_for_both_lengths() -> None:
-    for defines, _ in tables.VARIANTS:
-        assert tables.find(tables.ONE_WAVE, defines).cycles > tables.find(tables.SHORT, defines).cycles
+def test_programs_are_those_that_were_recorded() -> None:
+    changed = [e.name for e in programs() if digest(e.program, e.options, e.defines) != e.digest]
+    assert changed == []
+
+
+def test_what_tables_need_is_recorded() -> None:
+    names = {e.name for e in programs()}
+    assert set(own.PROFILED.values()) <= names and tables.find(tables.ONE_WAVE, {}).name == own.ONE_WAVE
+    assert {own.column(w) for w in own.PROFILED} == counters.read()[counters.TENSOR].keys()
+    assert sum(own.is_length(e) for e in programs()) == len(rates()) - 3  # d 64 was recorded with another default
     with pytest.raises(KeyError):
-        tables.find(tables.SHORT, {"STAGES": 1})
+        tables.find(tables.ONE_WAVE, {"STAGES": 1})
+
+
+def test_busiest_cta_of_a_causal_grid_stands_for_all() -> None:
+    e = entry("fa3", seqlen=512, heads=2, causal=True)
+    problem = problem_of(e)
+    assert isinstance(problem, FlashAttention3)
+    assert scheduled(problem, 3).cycles == pytest.approx(solve(problem, machine(sms=3)).cycles, rel=0.02)
+
+
+def test_counters_are_read_from_pages_cut_off_on_the_left(tmp_path: Path) -> None:
+    page = '"x","sm__cycles_active.max","sm__cycles_active.min","smsp__inst_executed.sum","other"\n'
+    page += '"","cycle","cycle","inst","%"\n"0","1,000","1","2,000,000","3"\n'
+    assert counters.parse(page)["smsp__inst_executed.sum"] == ("inst", "2000000")
+    assert counters.parse(page[14:])["sm__cycles_active.min"] == ("cycle", "1")
+    rows = counters.distil([{"job": {"name": "a"}, "ok": True, "ncu": page}])
+    assert rows == [
+        ["metric", "unit", "a"],
+        ["sm__cycles_active.max", "cycle", "1000"],
+        ["smsp__inst_executed.sum", "inst", "2000000"],
+    ]
+    counters.write(tmp_path / "c.csv", "about", rows)
+    assert counters.read(tmp_path / "c.csv") == {
+        "sm__cycles_active.max": {"a": 1000},
+        "smsp__inst_executed.sum": {"a": 2e6},
+    }
+
+
+def test_samples_are_summed_by_opcode() -> None:
+    page = ["Source,# Samples,Instructions Executed,stall_wait,stall_wait (Not Issued),stall_selected"]
+    page += ["@P0 HGMMA.X R1,50,4,20,9,10", "HGMMA.Y R2,10,4,5,9,5", "NOP,2,1,1,1,1"]
+    rows = counters.by_opcode(page)
+    assert rows == [
+        ["metric", "instructions", "executed", "wait", "selected", "gmma"],
+        ["HGMMA", "2", "8", "25", "15", "20"],
+    ]
 
 
 def test_counters_of_the_library_are_there() -> None:
-    counters = flash_attention()
-    assert counters["sm__cycles_active.max"] == {"one_wave": 87185.0, "full": 1264684.0}
-    assert set(tables.UNITS.values()) <= counters.keys()
-    assert sum(name.startswith(tables.STALLED) for name in counters) >= 15
+    found = flash_attention()
+    assert found["sm__cycles_active.max"] == {"one_wave": 87185.0, "full": 1264684.0}
+    assert set(tables.UNITS.values()) <= found.keys()
+    assert sum(name.startswith(counters.STALLED) for name in found) >= 15
 
 
-def test_stall_shares_sum_to_one() -> None:
+def test_tables_of_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     result = emulate(entry("fa3", seqlen=64, seqlen_k=64, heads=1))
-    rows = [line.split("|") for line in tables.stalls(result).splitlines()[2:]]
-    for column in (2, 3):
+    monkeypatch.setattr(own, "emulated", lambda name: result)
+    rows = [line.split("|") for line in own.stalls().splitlines()[2:-1]]
+    for column in (2, 3, 4, 5):
         assert sum(float(row[column].strip(" %")) for row in rows) == pytest.approx(100, abs=1)
+    assert len(own.lengths().splitlines()) == 2 + len(rates()) + 1
+    assert own.variants().count("**fa3 ") >= 5 and own.instructions().count("\n") == 1 + len(own.PIPES) + 1
+    assert "| MUFU |" in own.opcodes()
 
 
 def test_remeasured_rows_belong_to_the_suite() -> None:

@@ -1,8 +1,8 @@
 """The emulator beside the H200, and docs/accuracy.md.
 
-    python -m tools.accuracy             # every table; refreshes docs/accuracy.md and the README's excerpt
-    python -m tools.accuracy --quick     # whole programs only, the cheap ones; writes nothing
-    python -m tools.accuracy --only cycles --only stalls
+python -m tools.accuracy             # every table; refreshes docs/accuracy.md and the README's excerpt
+python -m tools.accuracy --quick     # whole programs only, the cheap ones; writes nothing
+python -m tools.accuracy --only cycles --only stalls
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
-from tools.accuracy import microbenchmarks, synchronous, tables
+from tools.accuracy import microbenchmarks, own, synchronous, tables
 from tools.accuracy.emulate import emulate, problem_of
 from tools.accuracy.recorded import Recorded, programs
 from tools.docs.blocks import ROOT, update
@@ -23,7 +23,10 @@ EXCERPT = (
     "fa3-seqlen1024-heads1",
     "fa3-seqlen128-seqlen_k4096-heads132-heads_k1",
     "fa3-seqlen4096-heads16",
-    "fa3-seqlen4096-heads16-batch4",
+    "fa3-seqlen4096-heads16-batch4-head_dim128-causalFalse",
+    "fa3-seqlen4096-heads16-batch4-head_dim128-causalTrue",
+    "fa3-seqlen4096-heads8-batch4-head_dim256-causalFalse",
+    "gemm-m8192-n8192-k8192",
 )
 CHEAP_FLOPS = 4_000_000_000  # whole runs for the numerics table
 
@@ -40,7 +43,7 @@ def excerpt() -> list[Recorded]:
 
 def makers(quick: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     """Block name and the function that makes its table."""
-    plain = [entry for entry in programs() if not entry.defines]
+    plain = [entry for entry in programs() if not entry.defines and not own.is_length(entry)]
     if quick:
         yield "cycles", lambda: tables.cycles(excerpt())
         return
@@ -49,13 +52,16 @@ def makers(quick: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "numerics", lambda: tables.numerics(filter(cheap, plain))
     yield "composites", tables.composite_cycles
     yield "units", lambda: tables.units(emulate(wave))
-    yield "stalls", lambda: tables.stalls(emulate(wave))
-    yield "ablations", tables.ablations
     yield "synchronous", synchronous.cycles
     yield "synchronous-units", synchronous.units
     yield "synchronous-stalls", synchronous.stalls
     yield "generations", synchronous.generations
     yield "utilization", synchronous.utilization
+    yield "lengths", own.lengths
+    yield "variants", own.variants
+    yield "instructions", own.instructions
+    yield "stalls", own.stalls
+    yield "opcodes", own.opcodes
     yield "microbenchmarks", microbenchmarks.summary
     yield "excerpt", lambda: tables.cycles(excerpt())
 

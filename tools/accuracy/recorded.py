@@ -19,6 +19,7 @@ from tools.record.export import ptx
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden" / "h200"
 PROGRAMS, FLASH_ATTENTION = FOLDER / "programs.json", FOLDER / "flash-attention-3.csv"
 SYNCHRONOUS = FOLDER / "programs-sync.json"  # fa1 and fa2
+RATES = FOLDER / "flash-attention-3-rates.csv"
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def programs() -> list[Recorded]:
 
 
 def digest(program: str, options: dict[str, Any], defines: dict[str, Any]) -> str:
-    """Which PTX a program expands to now, by the start of its SHA-256."""
-    return hashlib.sha256(ptx(program, options, defines).encode()).hexdigest()[:12]
+    """Which PTX a program expands to now, by the start of its SHA-256; the defines in its comments do not count."""
+    code = "".join(line for line in ptx(program, options, defines).splitlines(True) if not line.startswith("//"))
+    return hashlib.sha256(code.encode()).hexdigest()[:12]
 
 
 def flash_attention() -> dict[str, dict[str, float]]:
@@ -61,6 +63,13 @@ def flash_attention() -> dict[str, dict[str, float]]:
     with FLASH_ATTENTION.open() as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return {row["metric"]: {k: float(v) for k, v in row.items() if k not in ("metric", "unit") and v} for row in rows}
+
+
+def rates() -> list[dict[str, float]]:
+    """The library's rates over head dim, mask and length; TFLOP/s, and the clock in MHz."""
+    with RATES.open() as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return [{name: float(value) for name, value in row.items() if name != "dtype"} for row in rows]
 
 
 def distil(results: list[dict[str, Any]]) -> list[Recorded]:

@@ -11,18 +11,6 @@ from tools.calibrate import composites
 from tools.docs.blocks import table
 
 ONE_WAVE = {"seqlen": 128, "seqlen_k": 4096, "heads": 132, "heads_k": 1}
-SHORT = {"seqlen": 1024, "heads": 16}
-# Shah et al., FlashAttention-3 (arXiv 2407.08608), table 2: 661 TFLOP/s; 582 without pipelining, 570 without specialisation.
-PAPER = {"OVERLAP": 582 / 661, "SPECIALIZE": 570 / 661}
-VARIANTS: tuple[tuple[dict[str, int], str], ...] = (
-    ({}, "as shipped"),
-    ({"PINGPONG": 0}, "no ping-pong"),
-    ({"OVERLAP": 0}, "no overlap inside a warpgroup"),
-    ({"PINGPONG": 0, "OVERLAP": 0}, "neither"),
-    ({"SPECIALIZE": 0}, "no producer warpgroup"),
-    ({"SETMAXNREG": 0}, "no setmaxnreg (96 keys a block)"),
-    ({"KV_TILE": 128}, "128 keys a block"),
-)
 # Unit of the emulator -> the counter that measures the same share.
 UNITS = {
     "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
@@ -30,7 +18,6 @@ UNITS = {
     "alu": "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_active",
     "fma": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
 }
-STALLED, PER_ISSUE = "smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"
 
 
 def label(entry: Recorded) -> str:
@@ -99,40 +86,3 @@ def units(result: Result) -> str:
     active = counters["sm__cycles_active.max"]["one_wave"]
     rows.append(("active cycles", f"{active:,.0f}", f"{result.cycles:,}"))
     return table(("unit", "library on the H200", "fa3 on the emulator"), rows)
-
-
-def stalls(result: Result) -> str:
-    """Shares of resident warp-cycles by reason, beside the library's."""
-    ratios = {
-        name.removeprefix(STALLED).removesuffix(PER_ISSUE): values["one_wave"]
-        for name, values in flash_attention().items()
-        if name.startswith(STALLED)
-    }
-    here: dict[str, int] = {}
-    for reasons in result.stalls.values():
-        for name, count in reasons.items():
-            here[name] = here.get(name, 0) + count
-    theirs, ours = sum(ratios.values()), sum(here.values())
-    shares = [(name, ratios.get(name, 0.0) / theirs, here.get(name, 0) / ours) for name in {*ratios, *here}]
-    shares = sorted((s for s in shares if max(s[1:]) >= 0.0005), key=lambda s: (-s[1], s[0]))
-    rows = [(name, f"{100 * there:.1f} %", f"{100 * own:.1f} %") for name, there, own in shares]
-    return table(("reason", "library on the H200", "fa3 on the emulator"), rows)
-
-
-def ablations() -> str:
-    """Speed of fa3's variants relative to the shipped one, for two numbers of keys."""
-    rows = []
-    base: dict[str, tuple[float, float]] = {}
-    for defines, text in VARIANTS:
-        cells = []
-        for keys, options in (("4096", ONE_WAVE), ("1024", SHORT)):
-            entry = find(options, defines)
-            measured, emulated = entry.cycles, emulate(entry).cycles
-            base.setdefault(keys, (measured, emulated))
-            cells += [f"{base[keys][0] / measured:.3f}", f"{base[keys][1] / emulated:.3f}"]
-        published = PAPER.get(next(iter(defines))) if len(defines) == 1 else None
-        switches = " ".join(f"{name}={value}" for name, value in defines.items())
-        name = f"{text} (`{switches}`)" if switches else text
-        rows.append((name, *cells, f"{published:.3f}" if published else ""))
-    header = ("variant", "H200, 4096 keys", "emulated", "H200, 1024 keys", "emulated", "paper, 8448 keys")
-    return table(header, rows)

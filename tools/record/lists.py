@@ -58,15 +58,15 @@ SPEED: tuple[Case, ...] = (
         ("fa3", {"seqlen": 4096, "heads": 32, "head_dim": 64}, d)
         for d in (
             {},
-            {"P_SHARED": 0},
             {"PINGPONG": 0},
-            {"P_SHARED": 0, "PINGPONG": 0},
-            {"P_SHARED": 0, "OVERLAP": 0},
             {"OVERLAP": 0},
-            {"P_SHARED": 0, "CONSUMERS": 2, "KV_TILE": 128},
-            {"P_SHARED": 0, "CONSUMERS": 2, "KV_TILE": 176},
             {"SPECIALIZE": 0},
             {"SETMAXNREG": 0},
+            {"CONSUMERS": 2, "KV_TILE": 128},
+            {"CONSUMERS": 2, "KV_TILE": 176},
+            {"P_SHARED": 1},
+            {"P_SHARED": 1, "PINGPONG": 0},
+            {"P_SHARED": 1, "OVERLAP": 0},
         )
     ),
     *(

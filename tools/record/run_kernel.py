@@ -47,7 +47,15 @@ NCU_METRICS = (
         f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
         for reason in (
             *("barrier", "branch_resolving", "dispatch_stall", "gmma", "imc_miss", "long_scoreboard", "mio_throttle"),
-            *("math_pipe_throttle", "no_instruction", "not_selected", "selected", "short_scoreboard", "sleeping", "wait"),
+            *(
+                "math_pipe_throttle",
+                "no_instruction",
+                "not_selected",
+                "selected",
+                "short_scoreboard",
+                "sleeping",
+                "wait",
+            ),
         )
     ),
 )
@@ -164,7 +172,7 @@ def in_own_process(job: Job, out: Path, ncu: bool) -> dict[str, Any]:
         else:
             result["error"] = f"exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         if ncu:
-            result["ncu"] = done.stdout[-8000:]
+            result["ncu"] = done.stdout[max(done.stdout.find('"ID"'), 0) :]
     except subprocess.TimeoutExpired:
         result["error"] = f"no result after {job.seconds} s"
     except OSError as error:

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-_LINE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)")
+_LINE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)(?: R\d+, (SRZ))?")
 _TOOLKIT = "/usr/local/cuda/bin"
 
 
@@ -46,5 +46,7 @@ def sass(text: str, arch: str = "sm_90a") -> str:
 
 
 def opcodes(disassembly: str) -> list[str]:
-    """Every opcode with its modifiers, in order."""
-    return [match.group(1) for line in disassembly.splitlines() if (match := _LINE.search(line))]
+    """Every opcode with its modifiers, in order; CS2R of zeros as CS2R.SRZ."""
+    return [
+        ".".join(filter(None, match.groups())) for line in disassembly.splitlines() if (match := _LINE.search(line))
+    ]
