@@ -13,8 +13,9 @@ from emu.solve import solve
 from programs import find
 from programs.attention import Attention, FlashAttention3
 from programs.problem import ceildiv
+from tools.accuracy.counters import PER_ISSUE, STALLED
 from tools.accuracy.recorded import FOLDER, SYNCHRONOUS, Recorded, load
-from tools.accuracy.tables import PER_ISSUE, STALLED, UNITS, label
+from tools.accuracy.tables import UNITS, label
 from tools.docs.blocks import table
 
 LIBRARY, CYCLES = FOLDER / "flash-attention-2.csv", FOLDER / "attention-cycles.csv"
