@@ -236,6 +236,8 @@ def run_file(
     grid = extent("--grid", given["grid"])
     name, text = read_source(file)
     kernel = load(name, text=text, defines=defines, order=given.get("order"))
+    for warning in kernel.program.unwritten:
+        print(f"warning: {warning}", file=sys.stderr)
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
         raise click.UsageError("give --block: the kernel has no .reqntid")

@@ -21,6 +21,8 @@ KINDS = {
     unit.C_ANSWER: "try_wait that answers false",
     unit.C_ISSUE: "instruction after this one",
     unit.C_START: "start of the warp",
+    unit.C_ASYNC: "cp.async",
+    unit.C_COMMIT: "instruction after this one",
 }
 Run = Callable[[Chaos | None], Result]
 Trial = Callable[[Chaos], "Outcome"]
@@ -85,6 +87,7 @@ def compare(run: Run, chaos: Chaos, note: Callable[[str], None] = lambda text: N
     """
     plain = run(None)
     if plain.exit_code():
+        note(f"the run without chaos fails already: chaos {chaos} was not tried")
         return plain
     result = run(chaos)
     difference = differs(plain, result)

@@ -26,7 +26,7 @@ from emu.state import (
     REQUESTS,
     WARP_SLOTS,
 )
-from emu.units.chaos import C_COPY, at
+from emu.units.chaos import C_ASYNC, C_COMMIT, at
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -83,7 +83,7 @@ def enter(S: Any, W: Any, m: int, finish: int) -> None:
         E.group[lane] = W.copy_group[lane]
         if (m >> lane) & 1:
             E.low, E.high = min(E.low, W.copy_group[lane]), max(E.high, W.copy_group[lane])
-    E.finish = finish if finish == PENDING else at(S, W, C_COPY, W.pc, finish, finish, finish)
+    E.finish = finish if finish == PENDING else at(S, W, C_ASYNC, W.pc, finish, finish, finish)
     S.copy_tail += 1
     event(S, max(E.finish, S.copy_last))
 
@@ -141,7 +141,11 @@ def ld_mask(W: Any, I: Any) -> int:
 
 @compiled
 def copy_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """cp.async.commit_group: per thread."""
+    """cp.async.commit_group: per thread.
+
+    Under chaos the warp may go on late, so that copies which it does not wait for are there when it reads.
+    """
+    W.dep_ready = at(S, W, C_COMMIT, W.pc, t, t, t)
     for lane in range(32):
         if (m >> lane) & 1:
             W.copy_group[lane] += 1

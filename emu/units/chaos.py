@@ -1,7 +1,7 @@
 """Chaos: legal but adversarial timing.  Off, a decision point costs the test of one field.
 
-A decision point is a moment at which PTX leaves the time open: the end of a bulk copy or a wgmma, the wake-up of
-a waiter, the answer of a try_wait to a phase that is not over, when a warp starts and when it issues next.  What happens there is a
+A decision point is a moment at which PTX leaves the time open: the end of a copy or a wgmma, the wake-up of
+a waiter, how soon a warp goes on behind cp.async.commit_group, the answer of a try_wait to a phase that is not over, when a warp starts and when it issues next.  What happens there is a
 hash of the seed, the CTA, the warp and the number of the warp's decision points before, so that taking
 one perturbation away leaves the others what they were.
 """
@@ -19,7 +19,7 @@ from emu.units.common import ctas_of
 
 perturbations_of = view(PERTURBATION)
 
-C_COPY, C_STORE, C_MMA, C_WAKE, C_OPEN, C_ANSWER, C_ISSUE, C_START = range(1, 9)
+C_COPY, C_STORE, C_MMA, C_WAKE, C_OPEN, C_ANSWER, C_ISSUE, C_START, C_ASYNC, C_COMMIT = range(1, 11)
 EARLY = -1  # as soon as can be
 MIX1, MIX2 = 0x2545F4914F6CDD1D, 0x1B873593CC9E2D51
 
@@ -42,7 +42,7 @@ def size(kind: int, r: int) -> int:
     if x < 8:
         return 0
     if x < 11:
-        return EARLY if kind <= C_WAKE else 1 + (far & 15)
+        return EARLY if kind <= C_WAKE or kind == C_ASYNC else 1 + (far & 15)
     if x < 14:
         return 1 + (far & 127)
     return 1 + (far & 1023) if x == 14 else 1 + (far & 8191)

@@ -51,7 +51,7 @@ from emu.state import (
 )
 from emu.units import atomic
 from emu.units.boxes import inner_range, outer_rows, source_row, write_box
-from emu.units.chaos import C_COPY, at
+from emu.units.chaos import C_ASYNC, C_COPY, at
 from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, segments_of, signed32, tmaps_of, warps_of
 from emu.units.global_memory import SECTOR, move_rows
 from emu.units.memory import decode, move
@@ -92,7 +92,11 @@ def state_of(H: Any, S: Any, address: int) -> tuple[int, int, int]:
         g = segments[k]
         if address + LINE > g.base and address < g.base + g.size:
             skipped = address // LINE - g.base // LINE
-            return k, int(H.line_at + 8 * (g.line + skipped)), int((g.base + g.size - 1) // LINE - g.base // LINE + 1 - skipped)
+            return (
+                k,
+                int(H.line_at + 8 * (g.line + skipped)),
+                int((g.base + g.size - 1) // LINE - g.base // LINE + 1 - skipped),
+            )
     return 0, 0, 0
 
 
@@ -241,7 +245,7 @@ def answer_copy_async(H: Any, S: Any, C: Any, r: Any) -> None:
     moved, missed, late = lines_of(H, S, C, r, 0)
     line, late = supply(H, S, r.bytes, min(r.bytes, moved * LINE), missed, late, r.time)
     when = max(r.port, r.time + line) + late + C.copy_latency_cy
-    E.finish = at(S, warps_of(S.warp_at, WARP_SLOTS)[E.warp], C_COPY, E.pc, r.time, when, when)
+    E.finish = at(S, warps_of(S.warp_at, WARP_SLOTS)[E.warp], C_ASYNC, E.pc, r.time, when, r.time + C.answer_cy)
     event(S, max(E.finish, S.copy_last))
 
 

@@ -52,6 +52,16 @@ def _rows(result: Result) -> Iterator[tuple[str, str]]:
                 f"{'; bit for bit as the card' if result.numerics.mode == 'silicon' else ''}"
             ),
         )
+    if result.chaos:
+        changed = any(f.rule == "CHAOS" for f in result.findings)
+        verdict = "outputs changed, see below" if changed else "outputs unchanged"
+        yield (
+            "chaos",
+            (
+                f"seed {result.chaos.seed}: {count(result.chaos.made)} perturbations, {verdict}; "
+                "cycles are those of this timing, not of the plain run"
+            ),
+        )
     yield (
         "host",
         (

@@ -107,6 +107,30 @@ def test_a_missing_wait_is_shown_by_one_late_copy(ptx: Any) -> None:
         assert not compare(race(ptx, "mbarrier.wait [full], 0;"), Chaos(seed)).findings
 
 
+ASYNC = """mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, box; add.u32 %r2, %r2, %r1; cvt.u64.u32 %d0, %r1;
+    add.u64 %d1, %in, %d0; add.u64 %d2, %out, %d0; cp.async.cg.shared.global [%r2], [%d1], 16; cp.async.commit_group; WAIT
+    ld.shared.u32 %r4, [%r2]; st.global.u32 [%d2], %r4;"""
+
+
+@pytest.mark.parametrize(("sleep", "kind"), [("", "instruction after this one"), ("nanosleep.u32 900;", "cp.async")])
+def test_a_missing_wait_for_cp_async_is_shown(ptx: Any, sleep: str, kind: str) -> None:
+    """Read at once, old data come unless the reader is late; after a sleep, new data unless the copy is."""
+
+    def run(wait: str) -> Any:
+        def start(chaos: Chaos | None) -> Any:
+            source, out = np.arange(1, 257, dtype=np.uint32), np.zeros(256, np.uint32)
+            body = ASYNC.replace("WAIT", wait + sleep)
+            return ptx.run(body, "u64 in, u64 out", [source, out], shared=SHARED, block=64, chaos=chaos)
+
+        return start
+
+    plain, right = run("")(None), run("cp.async.wait_group 0;")
+    late = [seed for seed in range(40) if differs(plain, run("")(Chaos(seed)))]
+    assert late and not any(differs(right(None), right(Chaos(seed))) for seed in range(40))
+    shown = [compare(run(""), Chaos(seed)).chaos.events for seed in late]
+    assert any(len(events) == 1 and kind in events[0] for events in shown), shown
+
+
 def test_shrink_finds_the_least_cause() -> None:
     """Perturbations 11 and 17 together, out of 40."""
 
@@ -152,6 +176,23 @@ ORDER = """.version 8.5
 """
 
 
+def test_the_report_says_what_chaos_did(tmp_path: Any) -> None:
+    """A passing run has a row of its own; and `run` warns of registers that nothing writes, as `asm` does."""
+    from emu.commands.run import command
+
+    (tmp_path / "order.mptx").write_text(
+        ORDER.replace("@%p st", "add.u32 %w, %w, %none; @%p st").replace("%w;", "%w, %none;", 1)
+    )
+    args = [str(tmp_path / "order.mptx"), "--grid", "1", "--block", "32", "--arg", "out=zeros:u32[1]", "--chaos", "7"]
+    run = CliRunner().invoke(command, args, standalone_mode=False)
+    assert run.return_value == 0
+    text = " ".join(run.stdout.split())
+    assert (
+        "chaos seed 7: " in text and "outputs unchanged; cycles are those of this timing, not of the plain run" in text
+    )
+    assert run.stderr.startswith("warning: ") and "%none is read, but nothing has written it" in run.stderr
+
+
 def test_command_line_on_a_file(tmp_path: Any) -> None:
     """Who stores last depends on timing: some seed says so, with exit code 1 and the perturbation."""
     from emu.commands.run import command
@@ -162,4 +203,6 @@ def test_command_line_on_a_file(tmp_path: Any) -> None:
         run = CliRunner().invoke(command, [*args, "--chaos", str(seed)], standalone_mode=False)
         if run.return_value == 1:
             break
-    assert run.return_value == 1 and "out changed; 1 perturbation shows it: cycle 0: start of the warp" in " ".join(run.output.split())
+    assert run.return_value == 1 and "out changed; 1 perturbation shows it: cycle 0: start of the warp" in " ".join(
+        run.output.split()
+    )
