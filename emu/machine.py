@@ -250,10 +250,11 @@ def _number(path: str, leaf: Mapping[str, Any], problems: list[str]) -> Number:
 def _override(leaves: dict[str, Number], overrides: Sequence[str], problems: list[str]) -> None:
     for text in overrides:
         path, equals, number = text.partition("=")
+        known = "`warpsmith machine show NAME` lists them"
         if not equals:
             problems.append(f"override '{text}': write path=number")
         elif path not in leaves:
-            problems.append(f"override '{text}': no parameter '{path}'. {nearest(path, leaves)}")
+            problems.append(f"override '{text}': no parameter '{path}'. {nearest(path, leaves) or known}")
         else:
             try:
                 leaves[path] = Number(_integral(float(number)), f"override {text}", "assumed")

@@ -59,8 +59,21 @@ class UnsupportedError(AssemblyError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the closest known spelling, or an empty string."""
+    """`did you mean 'x'?` for the closest known spelling, or an empty string when none is near."""
     spellings = list(known)
     swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
-    close = [k for k in spellings if k in swapped] or difflib.get_close_matches(word, spellings, n=1, cutoff=0.6)
+    close = [k for k in spellings if k in swapped]
+    close += [k for k in difflib.get_close_matches(word, spellings, n=3, cutoff=0.6) if _near(word, k)]
     return f"did you mean '{close[0]}'?" if close else ""
+
+
+def _near(word: str, other: str) -> bool:
+    """Whether a slip of the fingers separates two words: a third of the letters, or an ending."""
+    if min(len(word), len(other)) > 2 and (word.startswith(other) or other.startswith(word)):
+        return True
+    row = list(range(len(other) + 1))  # edits from what is read of `word` to each beginning of `other`
+    for i, letter in enumerate(word, 1):
+        before, row[0] = row[0], i
+        for j, theirs in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != theirs))
+    return row[-1] <= max(1, len(word) // 3)

@@ -229,7 +229,9 @@ class _Expander:
 
     def directive(self, raw: tree.RawDirective) -> None:
         if raw.name in ("callprototype", "calltargets"):
-            raise NotImplementedHere(raw.at, "calls by address are not implemented", "call a function by name, or branch with brx.idx")
+            raise NotImplementedHere(
+                raw.at, "calls by address are not implemented", "call a function by name, or branch with brx.idx"
+            )
         args = tuple(operand(arg, self.scope) for arg in raw.args)
         self.emit(Directive(splice(raw.name, self.scope), args, self.pos(raw.at)), raw.at)
 
@@ -303,7 +305,9 @@ class _Expander:
 
     def assertion(self, raw: tree.Assert) -> None:
         if not truth(raw.test, self.scope):
-            names = dict.fromkeys(_names(raw.test))
+            # A message that names defines is about those, not about what was computed from them.
+            defines = [name for name in re.findall(r"\b\w+\b", raw.message or "") if name in self.defines]
+            names = dict.fromkeys(defines or _names(raw.test))
             shown = ", ".join(f"{name} = {value}" for name in names if (value := self.scope.find(name)) is not None)
             message = re.sub(r"\{(\w+)\}", lambda m: f"{self.scope.find(m[1])}", raw.message or "")
             raise self.error(raw.at, message or "the assertion does not hold", shown and f"here {shown}")

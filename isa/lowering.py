@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 from isa import calls
-from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError
 from isa.layout import Layout
-from isa.matching import match
+from isa.matching import at_word, match
 from isa.micro import MICROS, Micro
-from isa.operands import Symbol
+from isa.operands import Symbol, undeclared
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
 from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, Sym, VarDecl
 
@@ -289,7 +289,11 @@ class Lowering:
 
     def known(self) -> list[str]:
         """Every name in scope, for suggestions."""
-        names: list[str] = [*self.layout.symbols, *self.layout.functions, *importlib.import_module("isa.ops.special").SPECIAL]
+        names: list[str] = [
+            *self.layout.symbols,
+            *self.layout.functions,
+            *importlib.import_module("isa.ops.special").SPECIAL,
+        ]
         for scope in self._scope.chain():
             names += [*scope.declared, *scope.symbols, *scope.labels]
             names += [f"{p}{i}" for p, (count, _) in scope.ranges.items() for i in range(min(count, 512))]
@@ -377,7 +381,7 @@ class Lowering:
             return None
         found = self.register(guard.reg)
         if found is None:
-            raise self.error(f"{guard.reg} is not declared", nearest(guard.reg, self.known()))
+            raise AssemblyError([at_word(self.pos, undeclared(guard.reg, "pred", self), self)])
         reg, declared = found
         if not isinstance(reg, VReg) or reg.kind != "p":
             raise self.error(f"a guard is a predicate, {guard.reg} is .{declared}")

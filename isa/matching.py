@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +15,7 @@ from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.forms import TYPES, Edit, Slot, Template, match_qualifiers, nearest_edit, operand_type, template
 from isa.operands import Names, OperandError, convert
 from isa.registry import Form, Half, VReg
-from isa.syntax import Instr, Operand, Pair, Sink
+from isa.syntax import Instr, Operand, Pair, Pos, Sink
 from isa.vocabulary import OPCODES, compound, instead, is_qualifier
 
 
@@ -91,7 +93,7 @@ def match(instr: Instr, names: Names) -> Matched:
     clusters = [w for w in instr.opcode.split(".") if w in ("cluster", "shared::cluster")]
     if clusters and names.target == "sm_80":
         message = f"'.{clusters[0]}' of '{instr.opcode}' needs sm_90 or later, this module targets sm_80"
-        raise AssemblyError([Diagnostic(instr.pos, message, "", names.source_line(instr.pos))])
+        raise AssemblyError([Diagnostic(instr.pos, message, "write .target sm_90a", names.source_line(instr.pos))])
     on_target = [c for c in candidates if names.target in c[0].targets]
     if not on_target:
         raise _wrong_target(instr, candidates[0][0], names)
@@ -113,6 +115,8 @@ def match(instr: Instr, names: Names) -> Matched:
                 continue
             return Matched(instr, form, chosen, values, nodes)
     _, form, reason = max(failures, key=lambda f: f[0])
+    if reason.word:
+        raise AssemblyError([at_word(instr.pos, reason, names)])
     hint = f"{reason.hint}; expected {form.syntax}" if reason.hint else f"expected {form.syntax}"
     raise AssemblyError([Diagnostic(instr.pos, str(reason), hint, names.source_line(instr.pos))])
 
@@ -154,6 +158,13 @@ def _bind(
 # ---- diagnostics --------------------------------------------------------------------------------
 
 
+def at_word(pos: Pos, reason: OperandError, names: Names) -> Diagnostic:
+    """An error about one name: the caret stands under it where the author's line spells it."""
+    line = names.source_line(pos)
+    found = re.compile(rf"(?<![\w%$.]){re.escape(reason.word)}(?![\w.])").search(line, pos.col - 1)
+    return Diagnostic(replace(pos, col=found.start() + 1) if found else pos, str(reason), reason.hint, line)
+
+
 def _count_error(form: Template, given: int) -> OperandError:
     counts = form.counts()
     expected = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -163,7 +174,9 @@ def _count_error(form: Template, given: int) -> OperandError:
 def _wrong_target(instr: Instr, form: Form, names: Names) -> AssemblyError:
     only = ", ".join(form.targets)
     message = f"'{instr.opcode}' is {only} only, this module targets {names.target}"
-    return AssemblyError([Diagnostic(instr.pos, message, f"expected {form.syntax}", names.source_line(instr.pos))])
+    fitting = "sm_90a" if "sm_90a" in form.targets else form.targets[-1]
+    hint = f"write .target {fitting} for {form.syntax}"
+    return AssemblyError([Diagnostic(instr.pos, message, hint, names.source_line(instr.pos))])
 
 
 def _unknown_opcode(instr: Instr, names: Names) -> AssemblyError:

@@ -27,12 +27,16 @@ PACKED = frozenset(("tf32", "bf16", "bf16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"
 
 
 class OperandError(Exception):
-    """Why an operand does not fit; `rank` raises errors that surely name the author's mistake."""
+    """Why an operand does not fit; `rank` raises errors that surely name the author's mistake.
 
-    def __init__(self, message: str, hint: str = "", rank: int = 0) -> None:
+    `word` is the name that is wrong, whatever the instruction around it.
+    """
+
+    def __init__(self, message: str, hint: str = "", rank: int = 0, word: str = "") -> None:
         super().__init__(message)
         self.hint = hint
         self.rank = rank
+        self.word = word
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
         return node.value
     if kind == "special":
         if isinstance(node, Reg) and names.register(node.name) is None and names.special(node.name):
+            _not_hidden(node, names)
             return Special(node.name)
         raise OperandError(f"expected a special register, found {describe(node)}")
     if isinstance(node, Vec) and len(node.items) == 1:  # ptxas reads {%r1} as %r1
@@ -102,7 +107,9 @@ def _named(node: Operand, names: Names) -> Operand:
     """A register that was declared without a percent sign looks like a name to the parser; WARP_SZ is a constant."""
     if isinstance(node, Sym) and node.name == "WARP_SZ" and names.symbol(node.name) is None:
         return Int(32)
-    return Reg(node.name) if isinstance(node, Sym) and not node.offset and names.register(node.name) is not None else node
+    return (
+        Reg(node.name) if isinstance(node, Sym) and not node.offset and names.register(node.name) is not None else node
+    )
 
 
 def describe(node: Operand) -> str:
@@ -128,7 +135,22 @@ def describe(node: Operand) -> str:
             return "a pair" if hasattr(node, "second") else "a string"
 
 
-def _register(node: Reg, names: Names, destination: bool = False) -> tuple[VReg | Quad, str]:
+def _not_hidden(node: Reg, names: Names) -> None:
+    """As ptxas: where a register is called %tid, `%tid.x` is no component of the special register any more."""
+    base, dot, _ = node.name.partition(".")
+    if dot and names.register(base) is not None:
+        message = f"{node.name} cannot be read where a register is declared as {base}"
+        raise OperandError(message, f"give the register {base} another name", 200, node.name)
+
+
+def undeclared(name: str, kind: str, names: Names) -> OperandError:
+    """A register that does not exist where the operand is a `.kind`."""
+    declared = f"b{WIDTHS[kind]}" if kind in PACKED else kind
+    hint = nearest(name, names.known()) or f"declare it: .reg .{declared} {name};"
+    return OperandError(f"{name} is not declared", hint, 100, name)
+
+
+def _register(node: Reg, names: Names, kind: str, destination: bool = False) -> tuple[VReg | Quad, str]:
     found = names.register(node.name)
     if found is not None:
         return found
@@ -136,7 +158,7 @@ def _register(node: Reg, names: Names, destination: bool = False) -> tuple[VReg 
         if destination:
             raise OperandError(f"the special register {node.name} cannot be written", "", 50)
         raise OperandError(f"{node.name} can only be read by mov", "mov it to a register first", 50)
-    raise OperandError(f"{node.name} is not declared", nearest(node.name, names.known()), 100)
+    raise undeclared(node.name, kind, names)
 
 
 def _predicate(node: Operand, names: Names, destination: bool) -> Value:
@@ -146,7 +168,7 @@ def _predicate(node: Operand, names: Names, destination: bool) -> Value:
         return PredConst(bool(item.value) != negated)
     if not isinstance(item, Reg) or (negated and destination):
         raise OperandError(f"expected a predicate, found {describe(node)}")
-    reg, declared = _register(item, names, destination)
+    reg, declared = _register(item, names, "pred", destination)
     if not isinstance(reg, VReg) or reg.kind != "p":
         raise OperandError(f"expected a predicate, {item.name} is .{declared}")
     return NotPred(reg) if negated else reg
@@ -156,7 +178,7 @@ def _scalar(node: Operand, kind: str, names: Names, destination: bool, relaxed: 
     if kind != "any" and kind not in WIDTHS:
         raise ValueError(f"'{kind}' is no operand kind")
     if isinstance(node, Reg):
-        reg, declared = _register(node, names, destination)
+        reg, declared = _register(node, names, "b32" if kind == "any" else kind, destination)
         if kind == "any":
             return reg
         if not compatible(kind, declared, relaxed):
@@ -216,7 +238,8 @@ def _f32_bits(value: float) -> int:
 def _symbol(node: Sym, names: Names) -> Symbol:
     symbol = names.symbol(node.name)
     if symbol is None:
-        raise OperandError(f"'{node.name}' is not declared", nearest(node.name, names.known()), 100)
+        hint = nearest(node.name, names.known()) or "declare the variable"
+        raise OperandError(f"'{node.name}' is not declared", hint, 100, node.name)
     return symbol
 
 
@@ -255,7 +278,7 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
         return Address(constant(Int(base.value + node.offset), "b32" if narrow else "b64"), 0)
     if not isinstance(base, Reg):
         raise OperandError(f"an address needs a register, a variable or a constant, found {describe(base)}")
-    reg, declared = _register(base, names)
+    reg, declared = _register(base, names, "b32" if narrow else "b64")
     if not isinstance(reg, VReg) or reg.kind == "p" or declared[0] == "f" or (not narrow and reg.kind != "d"):
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
         raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)
@@ -308,7 +331,11 @@ def _targets(node: Operand, names: Names) -> list[str]:
 
 def _function(node: Operand, names: Names) -> str:
     if not isinstance(node, Sym) or not names.function(node.name):
-        hint = nearest(node.name, names.known()) if isinstance(node, Sym) else "calls through registers are not implemented"
+        hint = (
+            nearest(node.name, names.known())
+            if isinstance(node, Sym)
+            else "calls through registers are not implemented"
+        )
         raise OperandError(f"expected the name of a function, found {describe(node)}", hint, 100)
     return node.name
 

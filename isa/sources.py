@@ -58,7 +58,7 @@ class Sources:
                     waiting += [self.load(path)] if path else []
         listed = f"the program's defines: {', '.join(known) or 'none'}"
         findings = [
-            Diagnostic(Pos(self.main.file, 1, 1), f"the program has no define '{name}'", nearest(name, known) or listed)
+            Diagnostic(Pos(self.main.file, 0, 0), f"the program has no define '{name}'", nearest(name, known) or listed)
             for name in sorted(unknown - known.keys())
         ]
         if findings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Pos:
-    """A place in a source file (1-based line and column).
+    """A place in a source file (1-based line and column; line 0: the file as a whole).
 
     `via` holds the call sites, innermost first, when the text came through macros, loops or
     includes; the place itself is always one that the author wrote.
@@ -23,7 +23,7 @@ class Pos:
     via: tuple[Pos, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.col}"
+        return f"{self.file}:{self.line}:{self.col}" if self.line else self.file
 
 
 # ---- operands -------------------------------------------------------------------------------

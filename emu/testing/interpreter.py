@@ -50,12 +50,12 @@ KERNEL = f"""
     .param .u64 progress, .param .u64 answers, .param .u64 final, .param .u32 length)
 {{
     .reg .pred %p, %lead, %first;
-    .reg .b32 %tid, %warp, %i, %length, %kind, %b, %v, %n, %t, %h, %bar, %at, %bars, %slots, %answer;
+    .reg .b32 %thread, %warp, %i, %length, %kind, %b, %v, %n, %t, %h, %bar, %at, %bars, %slots, %answer;
     .reg .b64 %map, %ops, %counts, %progress, %answers, %out, %wide, %kept, %word;
     .shared .align 128 .b8 slots[{SLOTS * COPY_BYTES}];
     .shared .align 8 .b64 bars[{MBARRIERS}];
-    mov.u32 %tid, %tid.x; shr.u32 %warp, %tid, 5; and.b32 %t, %tid, 31;
-    setp.eq.u32 %lead, %t, 0; setp.eq.u32 %first, %tid, 0;
+    mov.u32 %thread, %tid.x; shr.u32 %warp, %thread, 5; and.b32 %t, %thread, 31;
+    setp.eq.u32 %lead, %t, 0; setp.eq.u32 %first, %thread, 0;
     mov.u32 %bars, bars; mov.u32 %slots, slots;
     mov.b64 %map, words; cvta.param.u64 %map, %map;
     ld.param.u32 %length, [length]; ld.param.u64 %ops, [program]; ld.param.u64 %counts, [counts];
@@ -64,10 +64,10 @@ KERNEL = f"""
     mul.wide.u32 %wide, %t, 4; add.u64 %answers, %answers, %wide;
     mul.wide.u32 %wide, %warp, 4; add.u64 %progress, %progress, %wide;
     mov.u32 %i, 0; mov.u64 %kept, 0;
-    setp.ge.u32 %p, %tid, {MBARRIERS}; @%p bra READY;
-    mul.wide.u32 %wide, %tid, 4; add.u64 %counts, %counts, %wide; ld.global.u32 %t, [%counts];
+    setp.ge.u32 %p, %thread, {MBARRIERS}; @%p bra READY;
+    mul.wide.u32 %wide, %thread, 4; add.u64 %counts, %counts, %wide; ld.global.u32 %t, [%counts];
     setp.eq.u32 %p, %t, 0; @%p bra READY;
-    shl.b32 %at, %tid, 3; add.u32 %at, %at, %bars; mbarrier.init.shared::cta.b64 [%at], %t;
+    shl.b32 %at, %thread, 3; add.u32 %at, %at, %bars; mbarrier.init.shared::cta.b64 [%at], %t;
 READY:
     bar.sync {JOIN};
 STEP:
@@ -83,10 +83,10 @@ NEXT:
 END:
     bar.sync {JOIN};
     nanosleep.u32 {REST};
-    setp.ge.u32 %p, %tid, {MBARRIERS}; @%p bra DONE;
+    setp.ge.u32 %p, %thread, {MBARRIERS}; @%p bra DONE;
     ld.global.u32 %t, [%counts]; setp.eq.u32 %p, %t, 0; @%p bra DONE;
-    shl.b32 %at, %tid, 3; add.u32 %at, %at, %bars; mbarrier.inval.shared::cta.b64 [%at]; ld.shared.u64 %word, [%at];
-    ld.param.u64 %out, [final]; mul.wide.u32 %wide, %tid, 8; add.u64 %out, %out, %wide; st.global.u64 [%out], %word;
+    shl.b32 %at, %thread, 3; add.u32 %at, %at, %bars; mbarrier.inval.shared::cta.b64 [%at]; ld.shared.u64 %word, [%at];
+    ld.param.u64 %out, [final]; mul.wide.u32 %wide, %thread, 8; add.u64 %out, %out, %wide; st.global.u64 [%out], %word;
 DONE:
     ret;
 }}
@@ -106,7 +106,9 @@ def one_sm(machine: str = "h200") -> Machine:
     return load_machine(machine, ("chip.sms=1",))
 
 
-def run(program: BarrierProgram, chaos: Chaos | int | None = None, machine: Machine | None = None) -> tuple[Outcome, Result]:
+def run(
+    program: BarrierProgram, chaos: Chaos | int | None = None, machine: Machine | None = None
+) -> tuple[Outcome, Result]:
     """Execute a barrier program; how it ended, and the whole result (with the report on a deadlock)."""
     warps, length = len(program.warps), max(len(ops) for ops in program.warps) + 1
     code = np.zeros((warps, length, 4), np.uint32)

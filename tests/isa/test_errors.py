@@ -9,7 +9,7 @@ import pytest
 
 from emu.api import load
 from isa.assembler import assemble
-from isa.errors import AssemblyError, UnsupportedError
+from isa.errors import AssemblyError, UnsupportedError, nearest
 from isa.listing import summary
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -65,13 +65,18 @@ CASES: dict[str, tuple[str, int, int, str, str]] = {
     "fragment": (kernel("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f0, %f1}, %d1, %d2, 1, 1, 1, 0, 0;"), 8, 1, "D of n16 in f32 has 8 registers, found 2", ""),
     "coordinates": (kernel("tma.load.2d [%r1], [%d1, {%r2}], [%r3];"), 8, 1, "takes 2 coordinates, found 1", ""),
     # targets
-    "hopper only": (kernel("wgmma.fence.sync.aligned;", target="sm_80"), 8, 1, "is sm_90a only, this module targets sm_80", ""),
+    "hopper only": (kernel("wgmma.fence.sync.aligned;", target="sm_80"), 8, 1, "is sm_90a only, this module targets sm_80", "write .target sm_90a for"),
+    "short spelling on Ampere": (kernel("tma.load.2d [%r1], [%d1, {%r2, %r3}], [%r4];", target="sm_80"), 8, 1, "needs sm_90 or later", "write .target sm_90a"),
     "old target": (kernel("", target="sm_20"), 2, 1, "the target 'sm_20' is not supported", "write .target sm_90a"),
     # names
-    "register": (kernel("add.u32 %r1, %r2, %r33;"), 8, 1, "%r33 is not declared", "did you mean '%r3'"),
-    "special": (kernel("mov.u32 %r1, %tix.x;"), 8, 1, "%tix.x is not declared", "did you mean '%tid.x'"),
+    "register": (kernel("add.u32 %r1, %r2, %r33;"), 8, 19, "%r33 is not declared", "did you mean '%r3'"),
+    "register far off": (kernel("@%p1 add.u32 %acc, %r2, 1;"), 8, 14, "%acc is not declared", r"^declare it: .reg .u32 %acc;$"),
+    "guard's register": (kernel("@%go add.u32 %r1, %r2, 1;"), 8, 2, "%go is not declared", r"^declare it: .reg .pred %go;$"),
+    "base of an address": (kernel("ld.global.u32 %r1, [%base+4];"), 8, 21, "%base is not declared", r"^declare it: .reg .b64 %base;$"),
+    "hidden component": (kernel(".reg .b32 %tid;\nmov.u32 %r1, %tid.x;"), 9, 14, "%tid.x cannot be read where a register is declared as %tid", "another name"),
+    "special": (kernel("mov.u32 %r1, %tix.x;"), 8, 14, "%tix.x is not declared", "did you mean '%tid.x'"),
     "label": (kernel("bra LOOP; LOPP:"), 8, 1, "no label 'LOOP' here", "did you mean 'LOPP'"),
-    "name": (kernel("ld.param.u64 %d1, [z];"), 8, 1, "'z' is not declared", "expected ld"),
+    "name": (kernel("ld.param.u64 %d1, [z];"), 8, 20, "'z' is not declared", "declare the variable"),
     "register twice": (kernel(".reg .b32 %r<4>;"), 8, 1, r"'%r<4>' is already declared at .*:6:", "rename one"),
     "in a range": (kernel(".reg .b32 %r2;"), 8, 1, r"'%r2' is already declared at .*:6:", "rename one"),
     "label twice": (kernel("A: ret;\nA: ret;"), 9, 1, "label 'A' is already declared at .*:8:1", r"in \{ \}"),
@@ -106,6 +111,7 @@ ONLY_HERE = (
     "label in a macro",
     "division",
     "loop",
+    "short spelling on Ampere",
     "assertion",
     "include",
     "coordinates",
@@ -137,6 +143,33 @@ def test_place_message_and_remedy(name: str) -> None:
 def test_ptxas_refuses_it_too(name: str, ptxas: Callable[..., tuple[bool, str]]) -> None:
     accepted, _ = ptxas(CASES[name][0], "sm_80" if "sm_80" in CASES[name][0] else "sm_90a")
     assert not accepted
+
+
+def test_registers_may_hide_special_registers(ptxas: Callable[..., tuple[bool, str]]) -> None:
+    """As long as no component of the special register is read: ptxas takes it, and reads the register."""
+    text = kernel(
+        ".reg .b32 %laneid, %tid, %clock; mov.u32 %laneid, 7; mov.u32 %tid, %laneid; mov.u32 %clock, %tid; mov.u32 %r1, %ctaid.x;"
+    )
+    assert ptxas(text, "sm_90a")[0] and assemble(text=text).program().name == "test"
+
+
+def test_an_unknown_define_is_about_the_file() -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble("k.mptx", text=kernel("", ".define FOR = 1\n"), defines={"FOO": 1})
+    assert str(caught.value) == "k.mptx: error: the program has no define 'FOO'\n  help: did you mean 'FOR'?"
+
+
+def test_an_assertion_names_the_define_that_is_set() -> None:
+    """Not the lets computed from it."""
+    text = kernel(
+        "", '.define TILE = 3\n.let KEYS = TILE * 2\n.assert (KEYS % 16 == 0), "TILE must be a multiple of 8"\n'
+    )
+    assert finding(text).diagnostics[0].hint == "here TILE = 3"
+
+
+def test_suggestions_are_near_spellings() -> None:
+    assert nearest("parity", ["wait"]) == nearest("unit.nope", ["unit.sfu.lanes"]) == ""
+    assert "'wait'" in nearest("waiting", ["wait"]) and "'%r1'" in nearest("%rr", ["%r1"])
 
 
 def test_a_macro_names_the_place_of_its_call() -> None:
