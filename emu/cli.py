@@ -1,8 +1,6 @@
 """The command line.  Nothing heavy is imported before a command runs: `--help` stays instant.
 
-Results go to stdout, errors to stderr.  Exit codes: 0 clean, 1 findings or wrong numbers, 2 usage,
-assembly or file error, 3 deadlock, 4 unsupported instructions, 5 limit reached, 6 fault in the
-program, 70 internal error, 130 interrupted, 141 nobody reads the output any more.
+Results go to stdout, errors to stderr; `EXIT_CODES` says what the exit code means.
 """
 
 from __future__ import annotations
@@ -20,6 +18,19 @@ import rich_click as click
 
 INTERNAL_ERROR = 70
 BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+EXIT_CODES = {
+    0: "clean",
+    1: "findings, or numbers that differ from the reference",
+    2: "usage, assembly or file error",
+    3: "deadlock or livelock",
+    4: "instructions that are not implemented",
+    5: "limit reached (--max-cycles)",
+    6: "fault in the program",
+    INTERNAL_ERROR: "internal error",
+    130: "interrupted",
+    BROKEN_PIPE: "nobody reads the output any more",
+}
+EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 ASCII = str.maketrans({"─": "-", "━": "=", "│": "|", "┃": "|", "…": ".", "×": "x", "µ": "u"})
 
 COMMANDS = {
@@ -49,7 +60,7 @@ class LazyGroup(click.RichGroup):
         return args[0], importlib.import_module(f"emu.commands.{args[0]}").command, args[1:]
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="warpsmith", prog_name="warpsmith")
 def cli() -> None:
     """A cycle-level emulator of NVIDIA streaming multiprocessors that assembles and runs PTX."""

@@ -12,9 +12,11 @@ import rich_click as click
 
 import programs
 from emu.commands.common import machine_option
+from emu.commands.glossary import WORDS, glossary, target
 from emu.machine import Machine, load_machine, machine_names, parameters
 from emu.stalls import CAUSES, MEANINGS, REASONS
 from isa import registry, shorthand
+from isa.assembler import TARGETS
 from isa.errors import nearest
 from isa.forms import template
 from isa.micro import MICROS
@@ -22,6 +24,7 @@ from isa.vocabulary import unimplemented
 
 DEFINE = re.compile(r"^\.define\s+(?P<name>\w+)\s*=\s*(?P<value>[^/\s]+)\s*(?://\s*(?P<text>.*))?$", re.MULTILINE)
 RULE = re.compile(r"[A-Z]{2,3}\d{3}")
+RULES = ("rules", "codes")  # words that list the rules of the reports
 SHOWN = 6  # members of a set that are listed before it is shortened
 
 
@@ -30,7 +33,8 @@ SHOWN = 6  # members of a set that are listed before it is shortened
 @machine_option
 def command(word: str, machine: str) -> int:
     """Explain WORD: a PTX instruction or short spelling, a micro-operation, a stall reason or its cause, a pipe, a
-    timing class, a machine parameter (or the start of several), a program, a program's define, a machine, or a fault's rule."""
+    timing class, a machine parameter (or the start of several), a program, a program's define, a machine, a target, a word of
+    the manual such as descriptor or parity, or a rule of the reports (`explain rules` lists them)."""
     loaded = load_machine(machine)
     readers: tuple[Callable[[str], str], ...] = (
         reason,
@@ -43,6 +47,9 @@ def command(word: str, machine: str) -> int:
         machine_file,
         rule,
         note,
+        rules,
+        glossary,
+        target,
     )
     texts = [read(word) for read in readers]
     texts += [numerics(word, loaded), pipe(word), timing(word, loaded), parameter(word, loaded)]
@@ -63,6 +70,7 @@ def known_words() -> Iterator[str]:
     yield from programs.names()
     yield from machine_names()
     yield from (name for _, name, _, _ in defines())
+    yield from (*WORDS, *TARGETS, *RULES)
     yield from (*parameters().pipes, *parameters().classes, *parameters().scalars)
 
 
@@ -187,6 +195,16 @@ def note(word: str) -> str:
     from emu import explain  # the machine is imported only for these words
 
     return explain.note(word)
+
+
+def rules(word: str) -> str:
+    """Every rule of the reports, for `rules` or `codes`."""
+    if word not in RULES:
+        return ""
+    from emu import explain  # the machine is imported only for these words
+
+    rows = [f"{name:8} {kind:8} {meaning}" for name, kind, meaning, _ in explain.rules()]
+    return "\n".join(["rules of findings (`warpsmith explain RULE` has the remedy)", *rows]) + "\n"
 
 
 def pipe(word: str) -> str:

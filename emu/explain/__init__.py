@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from emu.explain.deadlock import explain_deadlock
-from emu.explain.faults import FAULTS, TEMPLATES, explain_fault, note
+from emu.explain.faults import FAULTS, TEMPLATES, explain_fault, note, rules
 
-__all__ = ["FAULTS", "TEMPLATES", "explain_deadlock", "explain_fault", "note"]
+__all__ = ["FAULTS", "TEMPLATES", "explain_deadlock", "explain_fault", "note", "rules"]

@@ -36,8 +36,16 @@ TEMPLATES = {
         "global access of {aux} bytes at {address:#x} is misaligned ({where})",
         "align the address to the size of the access",
     ),
-    common.F_READ_ONLY: ("MEM105", "write of {aux} bytes to read-only memory at {address:#x} ({where})", "copy it to memory that may be written"),
-    common.F_LOCAL_RANGE: ("MEM106", "local access of {aux} bytes at {address:#x} is outside the thread's .local", "check the index and the size of the array"),
+    common.F_READ_ONLY: (
+        "MEM105",
+        "write of {aux} bytes to read-only memory at {address:#x} ({where})",
+        "copy it to memory that may be written",
+    ),
+    common.F_LOCAL_RANGE: (
+        "MEM106",
+        "local access of {aux} bytes at {address:#x} is outside the thread's .local",
+        "check the index and the size of the array",
+    ),
     common.F_STACK: ("CTL101", "more than {aux} nested divergent paths", "make the inner branches uniform"),
     common.F_PC: ("CTL102", "execution ran past the end of the program", "end every path with ret or exit"),
     common.F_DIVERGED: (
@@ -209,12 +217,15 @@ NOTES = {
         "CTAs that reside on an SM together, limited by warps, threads, registers, shared memory and CTA slots",
         "",
     ),
-    "swizzle": (
-        "word",
-        "the pattern that spreads 16-byte chunks of a tile over the banks: chunk c of row r lies at c ^ (r % 8) with 128 bytes",
-        "tensor map and wgmma descriptor must agree, on tiles aligned to 1024 bytes",
-    ),
 }
+
+
+def rules() -> list[tuple[str, str, str, str]]:
+    """Every rule of the reports as (rule, kind, meaning, remedy), by rule."""
+    noted = {word for word, (kind, _, _) in NOTES.items() if kind == "fault"}
+    found = [(rule, "fault", message, remedy) for rule, message, remedy in FAULTS.values() if rule not in noted]
+    found += [(word, *text) for word, text in NOTES.items() if word.isupper()]
+    return sorted(found, key=lambda row: row[:2])
 
 
 def note(word: str) -> str:

@@ -31,7 +31,9 @@ class Snippets:
         self.folder = Path(folder)
         self.machine = machine if isinstance(machine, Machine) else load_machine(str(machine), tuple(overrides))
 
-    def load(self, source: str | Path, *, defines: Mapping[str, Any] | None = None, params: str = "", shared: str = "") -> Kernel:
+    def load(
+        self, source: str | Path, *, defines: Mapping[str, Any] | None = None, params: str = "", shared: str = ""
+    ) -> Kernel:
         """A kernel from a file (a relative name is one in `folder`: with the fixture, that of the test), its text, or a body.
 
         A body has registers %p0.. (predicates), %h, %r, %d and %f (16, 32, 64 bits, f32); `params` ("u64 out, u32 n,
@@ -55,7 +57,9 @@ class Snippets:
 
         A block of 32 and ten million cycles are the default.
         """
-        kernel = source if isinstance(source, Kernel) else self.load(source, defines=defines, params=params, shared=shared)
+        kernel = (
+            source if isinstance(source, Kernel) else self.load(source, defines=defines, params=params, shared=shared)
+        )
         options = {"block": kernel.program.block_hint or 32, "max_cycles": 10_000_000} | options
         return launch(kernel, machine=self.machine, args=args, **options)
 
@@ -101,10 +105,18 @@ def assert_cycles(result: Result, *, at_least: int = 0, at_most: int | None = No
 def assert_unchanged(run: Run, seeds: int | Sequence[int] = 20) -> None:
     """`run(chaos)`, which starts from the same inputs every time, has the same outputs under every seed as without.
 
-    The message names the fewest perturbations that change them.
+    It returns the Result of the launch (TypeError otherwise).  The message names the fewest perturbations that change
+    the outputs.
     """
+
+    def checked(chaos: Chaos | None) -> Result:
+        result: object = run(chaos)
+        if not isinstance(result, Result):
+            raise TypeError(f"assert_unchanged: run(chaos) must return the Result of the launch, not {result!r}")
+        return result
+
     for seed in range(seeds) if isinstance(seeds, int | np.integer) else seeds:
-        assert_clean(compare(run, Chaos(int(seed))))
+        assert_clean(compare(checked, Chaos(int(seed))))
 
 
 for _function in (assert_clean, assert_cycles, assert_unchanged):

@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from emu.cli import COMMANDS, execute
+from emu.cli import COMMANDS, EXIT_CODES, execute
 from emu.result import Deadlock, Finding, Issue, Result, StuckWarp
 
+ROOT = Path(__file__).parents[2]
 KERNEL = """
 .version 8.0
 .target sm_90a
@@ -156,6 +158,38 @@ def test_explain(warpsmith, word, text):
     got = warpsmith("explain", word)
     assert got.code == 0, got.err
     assert text in got.out
+
+
+WORDS = [
+    "descriptor", "a-desc", "LBO", "SBO", "parity", "phase", "expect_tx", "swizzle", "sm_90a", "sm_103a", 
+    "MB101", "MEM103", "TX103", "WG104", "LIMIT",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", [*WORDS, "pending count", "Pending_Count", "imm-trans-b"])
+def test_explain_the_manual_s_words(warpsmith, word):
+    got = warpsmith("explain", word)
+    assert got.code == 0 and got.out.count("\n") <= 12, got.out + got.err
+
+
+def test_explain_lists_the_rules(warpsmith):
+    got = warpsmith("explain", "rules")
+    assert got.code == 0 and got.out == warpsmith("explain", "codes").out
+    assert all(f"\n{rule} " in got.out for rule in ("MB101", "MEM103", "TX103", "WG104", "LIMIT", "CHAOS"))
+
+
+def test_explain_suggests_nothing_far_off(warpsmith):
+    got = warpsmith("explain", "zarity")
+    assert got.code == 2 and "did you mean 'parity'" in got.err
+    assert "did you mean" not in warpsmith("explain", "xylophone").err
+
+
+def test_help_lists_the_exit_codes(warpsmith):
+    got = warpsmith("--help")
+    text = " ".join(got.out.replace("│", " ").split())
+    assert all(f"{code} {meaning}" in text for code, meaning in EXIT_CODES.items()), got.out
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"| {code} | {meaning}".split(" (")[0] in readme for code, meaning in EXIT_CODES.items() if code < 100)
 
 
 def test_explain_names_the_nearest(warpsmith):

@@ -104,7 +104,7 @@ def test_rules_in_words() -> None:
     assert found["MEM103"] == "global access of <n> bytes at <address> is outside every array (the nearest array)"
     assert found["WL103"].endswith("by lanes <mask> only") and found["BA103"].startswith("barrier <n>: ")
     assert note("LIMIT").startswith("limit LIMIT: ") and note("TRAP").startswith("fault TRAP: ")
-    assert note("deadlock") and note("occupancy") and note("swizzle") and not note("nonsense")
+    assert note("deadlock") and note("occupancy") and not note("nonsense")
 
 
 def test_the_first_fault_counts(ptx: Any) -> None:

@@ -1,7 +1,7 @@
-"""The tables of docs/language.md and docs/architecture.md that come from the registry.
+"""The tables of docs/language.md, docs/architecture.md and docs/rules.md that come from the code.
 
-    python -m tools.docs.instructions            # rewrite the tables
-    python -m tools.docs.instructions --check    # exit code 1 when they are not current
+python -m tools.docs.instructions            # rewrite the tables
+python -m tools.docs.instructions --check    # exit code 1 when they are not current
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from itertools import groupby
 
+from emu.cli import EXIT_CODES
+from emu.explain import rules as declared
 from isa import registry
 from isa.micro import MICROS
 from isa.registry import ALL_TARGETS, Form
@@ -19,7 +21,7 @@ from isa.vocabulary import OPCODES
 from tools.docs.blocks import ROOT, replace, table, update
 from tools.docs.examples import lowered
 
-LANGUAGE, ARCHITECTURE = ROOT / "docs" / "language.md", ROOT / "docs" / "architecture.md"
+LANGUAGE, ARCHITECTURE, RULES = (ROOT / "docs" / f"{page}.md" for page in ("language", "architecture", "rules"))
 SHOWN = 4  # different micro-operations of a row, members of a set
 HEADER = ("form", "with", "targets", "micro-operations of an example", "timing classes")
 
@@ -75,6 +77,17 @@ def units() -> str:
     return table(header, rows, left=len(header))
 
 
+def exits() -> str:
+    """The exit codes of the command line."""
+    return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()], left=2)
+
+
+def rules() -> str:
+    """The rules of findings, faults and deadlocks."""
+    rows = [tuple(cell.replace("|", "\\|").replace("<", "&lt;") for cell in row) for row in declared()]
+    return table(("rule", "kind", "meaning", "remedy"), rows, left=4)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,6 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     pages = {
         LANGUAGE: {"missing": missing(), "instructions": instructions()},
         ARCHITECTURE: {"units": units()},
+        RULES: {"exits": exits(), "rules": rules()},
     }
     if parser.parse_args(argv).check:
         return int(any(replace(page.read_text(), blocks) != page.read_text() for page, blocks in pages.items()))

@@ -15,6 +15,8 @@ import pytest
 from emu.chaos import Chaos
 from emu.testing import Snippets
 from emu.views.deadlock import deadlock
+from isa.expand import expand
+from isa.ptx import to_ptx
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "testing.md").read_text()
@@ -24,7 +26,18 @@ CODE = dict(zip(KINDS, (re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for
 
 def pytest_run(folder: Path, *options: str) -> tuple[int, str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "emu.testing.plugin", "-p", "no:cacheprovider", *options, str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "emu.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        str(folder),
+    ]
     run = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     return run.returncode, run.stdout + run.stderr
 
@@ -34,7 +47,19 @@ def test_the_page_s_examples_run(tmp_path: Path) -> None:
     (tmp_path / "test_ring.py").write_text(CODE["python"][0])
     (tmp_path / "test_programs.py").write_text(CODE["python"][1])
     code, text = pytest_run(tmp_path)
-    assert code == 0 and "3 passed" in text, text
+    assert code == 0 and "4 passed" in text, text
+
+
+def test_ptxas_takes_the_page_s_ring(ptxas: Any) -> None:
+    """And so no register hides a special register that is read."""
+    text = to_ptx(expand(CODE["ptx"][0], "ring.mptx"))
+    accepted, said = ptxas(text, "sm_90a")
+    assert accepted, said
+
+
+def test_assert_unchanged_needs_the_result(warpsmith: Any) -> None:
+    with pytest.raises(TypeError, match=r"run\(chaos\) must return the Result of the launch, not None"):
+        warpsmith.assert_unchanged(lambda chaos: None, seeds=1)
 
 
 def test_the_mistake_that_the_page_describes(tmp_path: Path) -> None:
@@ -42,7 +67,10 @@ def test_the_mistake_that_the_page_describes(tmp_path: Path) -> None:
     (tmp_path / "ring.mptx").write_text(CODE["ptx"][0].replace("    @%p xor.b32 %phase, %phase, 1;\n", ""))
     x, y = np.arange(1, 6, dtype=np.uint32), np.zeros(5, np.uint32)
     result = Snippets("h200", folder=tmp_path).run("ring.mptx", x, y, 5)
-    masked = [re.sub(r"cycle [\d,]+", "cycle N", text).replace(f"{tmp_path}/", "") for text in (deadlock(result), *CODE["text"])]
+    masked = [
+        re.sub(r"cycle [\d,]+", "cycle N", text).replace(f"{tmp_path}/", "")
+        for text in (deadlock(result), *CODE["text"])
+    ]
     missing = [line for line in masked[1].splitlines() if line not in masked[0]]
     assert not missing, masked[0]
 
