@@ -7,6 +7,8 @@ with a gap behind it, so that running past an array is a fault and not a neighbo
 from __future__ import annotations
 
 import ctypes
+import os
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +48,14 @@ class Struct:
 
     def __init__(self, *fields: Any) -> None:
         object.__setattr__(self, "fields", fields)
+
+
+def must_fit(size: int, what: str = "") -> None:
+    """LaunchError when this computer has not `size` bytes of memory (for `what`)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > memory:
+        wanted = f"{size / 1e9:,.1f} GB{' for ' if what else ''}{what}"
+        raise LaunchError(f"{wanted} do not fit in this computer's {memory / 1e9:,.1f} GB of memory")
 
 
 class MemoryMap:
@@ -91,7 +101,8 @@ class MemoryMap:
         try:
             return _integer(kind, arg) if kind.kind in "iu" else np.array(float(arg)).astype(kind).tobytes()
         except (TypeError, ValueError, OverflowError):
-            raise LaunchError(f"{slot.name} is a .{slot.type}, {arg!r} does not fit") from None
+            advice = f"; pass an array, as np.asarray({slot.name}, np.float32)" if isinstance(arg, list | tuple) else ""
+            raise LaunchError(f"{slot.name} is a .{slot.type}, {reprlib.repr(arg)} does not fit{advice}") from None
 
     def _struct(self, slot: ArgSlot, arg: Struct | bytes | bytearray) -> bytes:
         """A by-value struct, or the bytes of one; LaunchError when it has not the parameter's size."""

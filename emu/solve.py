@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emu.api import launch, load
 from emu.machine import Machine
-from emu.memory_map import LaunchError
+from emu.memory_map import LaunchError, must_fit
 from emu.numerics import FAST, SILICON, bound
 from emu.result import Numerics, Problem, Result
 
@@ -30,9 +32,10 @@ def solve(
 
     `options` are `emu.launch`'s: chaos, threads, warm, progress, numerics.
 
-    Raises AssemblyError, and LaunchError when the problem's defines or sizes do not fit.
+    Raises AssemblyError, and LaunchError when the problem's defines or sizes do not fit, or its arrays in memory.
     `tensor_utilization` counts the problem's own operations; padding and masked work do not.
     """
+    must_fit(problem.array_bytes, "inputs and outputs")
     kernel = load(problem.kernel_path, defines=problem.defines)
     arrays = problem.make_inputs(0) if inputs is None else dict(inputs)
     try:
@@ -60,7 +63,8 @@ def solve(
     rate(result, problem.flops, machine)
     if result.deadlock is None and not any(f.severity in ("fault", "limit") for f in result.findings):
         tiles = [tile for cta in result.executed for tile in work[cta]] if result.mode == "representative" else None
-        found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays, tiles)
+        with np.errstate(all="ignore"):  # NaN and infinities of the user's are compared like numbers
+            found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays, tiles)
         result.numerics = Numerics(
             max_abs_error=found.max_abs_error,
             rel_error=found.rel_error,

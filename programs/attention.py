@@ -33,7 +33,6 @@ class Attention(Problem):
     k and v [batch, seqlen_k, heads_k, head_dim]."""
 
     head_dims: ClassVar[tuple[int, ...]]
-    outputs = ("o", "lse")
     axes = MappingProxyType(
         {
             "q": ("batch", "seqlen", "heads", "head_dim"),
@@ -41,6 +40,7 @@ class Attention(Problem):
             "v": ("batch", "seqlen_k", "heads_k", "head_dim"),
         }
     )
+    outputs = MappingProxyType({"o": ("batch", "seqlen", "heads", "head_dim"), "lse": ("batch", "heads", "seqlen")})
     options = (
         Option("seqlen", int, 1024, "query rows"),
         Option("seqlen_k", int, 0, "keys; 0: as many as query rows"),
@@ -128,7 +128,7 @@ class Attention(Problem):
             errors.add(outputs["o"][batch, rows, head], o)
             got = outputs["lse"][batch, head, rows].astype(np.float64)
             with np.errstate(invalid="ignore"):
-                worst = np.where(got == lse, 0.0, np.abs(got - lse)).max()
+                worst = np.where((got == lse) | np.isnan(got) & np.isnan(lse), 0.0, np.abs(got - lse)).max()
             lse_error = max(lse_error, float("inf") if np.isnan(worst) else float(worst))
         return errors.numerics(
             "softmax(q k^T * scale) v in float64", TOLERANCE[self.dtype], lse_abs_error=(lse_error, LSE_TOLERANCE)

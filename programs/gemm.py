@@ -29,8 +29,8 @@ class Gemm(Problem):
     """
 
     kernel = "gemm"
-    outputs = ("c",)
     axes = MappingProxyType({"a": ("m", "k"), "b": ("k", "n")})
+    outputs = MappingProxyType({"c": ("m", "n")})
     options = (
         Option("m", int, 1024, "rows of a and c"),
         Option("n", int, 1024, "columns of b and c"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,19 +72,20 @@ class Numerics:
 class Problem(abc.ABC):
     """A kernel's task, with its options' values in `values`.
 
-    `axes` names every input and the option (and attribute) behind each extent of its shape;
-    a problem without takes no inputs of the user's.
+    `axes` names every input and the option (and attribute) behind each extent of its shape, `outputs` every result;
+    a problem without `axes` takes no inputs of the user's.
     """
 
     kernel: ClassVar[str]
     axes: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     options: ClassVar[tuple[Option, ...]]
-    outputs: ClassVar[tuple[str, ...]]
+    outputs: ClassVar[Mapping[str, tuple[str, ...]]]
 
     def __init__(self, values: Mapping[str, Any], defines: Mapping[str, Define]) -> None:
         self.values = dict(values)
         self.overrides = dict(defines)
         self.validate()
+        _ = self.defines  # judges the overrides
 
     @classmethod
     def from_options(cls, defines: Mapping[str, Define] | None = None, **given: Any) -> Self:
@@ -131,6 +133,13 @@ class Problem(abc.ABC):
         """Shapes of the inputs."""
         return {name: tuple(getattr(self, axis) for axis in axes) for name, axes in self.axes.items()}
 
+    @property
+    def array_bytes(self) -> int:
+        """Bytes that the inputs and outputs need at least."""
+        shapes = [*self.axes.values(), *self.outputs.values()]
+        elements: int = sum(math.prod(getattr(self, axis) for axis in axes) for axes in shapes)
+        return elements * self.operand_type.itemsize
+
     def adopt(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The user's own inputs in the problem's type; ValueError when a shape or type is wrong."""
         adopted: dict[str, Array] = {}
@@ -148,8 +157,13 @@ class Problem(abc.ABC):
 
     @property
     def defines(self) -> dict[str, Define]:
-        """Every assembler define that the launch depends on, the user's overrides included."""
-        return {**self.default_defines(), **self.overrides}
+        """Every assembler define that the launch depends on, the user's overrides included; ValueError for one that is no number."""
+        defaults = self.default_defines()
+        for name, value in self.overrides.items():
+            if isinstance(defaults.get(name), int) and not _whole(value):
+                explained = f"see `warpsmith explain {name}`"
+                raise ValueError(f"define {name} is a whole number (default {defaults[name]}), not '{value}'; {explained}")
+        return {**defaults, **self.overrides}
 
     def positive(self, *names: str) -> None:
         """ValueError unless each of these options is at least 1."""
@@ -210,13 +224,15 @@ class ErrorSum:
         self.reference_nan = False
 
     def add(self, output: Array, reference: NDArray[np.float64]) -> None:
-        """Compare one tile; a NaN or infinity on one side, or a NaN on both, makes the errors infinite."""
+        """Compare one tile; NaN equals NaN, an infinity equals itself, and one on one side only makes the errors infinite."""
+        got = output.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            difference = np.abs(output.astype(np.float64) - reference)
-        difference = np.where(np.isnan(difference), np.inf, difference)
+            difference = np.abs(got - reference)
+        difference[(got == reference) | np.isnan(got) & np.isnan(reference)] = 0.0
+        difference[np.isnan(difference)] = np.inf
         self.max_abs = max(self.max_abs, float(difference.max(initial=0.0)))
         self.squares += float(np.sum(difference**2))
-        self.reference_squares += float(np.sum(reference**2))
+        self.reference_squares += float(np.sum(reference[np.isfinite(reference)] ** 2))
         self.reference_nan |= bool(np.isnan(reference).any())
         self.tiles += 1
 
@@ -245,7 +261,20 @@ def as_operand(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
     if array.dtype != bf16 and array.dtype.kind != "f":
         allowed = "floating-point numbers" + (", or bits of bf16 as uint16" if dtype == bf16 else "")
         raise ValueError(f"input {name} must hold {allowed}; it holds {array.dtype}")
-    return np.ascontiguousarray(array).astype(dtype)
+    with np.errstate(over="ignore"):
+        rounded = np.ascontiguousarray(array).astype(dtype)
+    if np.any(np.isfinite(array) & ~np.isfinite(rounded)):
+        short = next((short for short, kind in FLOAT16.items() if kind == dtype), "fp32")
+        raise ValueError(f"input {name}: values do not fit in {short}")
+    return rounded
+
+
+def _whole(value: Define) -> bool:
+    """Whether a define is a whole number, or text that reads as one."""
+    try:
+        return int(value) == float(value)
+    except ValueError:
+        return False
 
 
 def ceildiv(a: int, b: int) -> int:

@@ -18,8 +18,8 @@ class Softmax(Problem):
     """y = softmax(x) along the rows, by `softmax.mptx`."""
 
     kernel = "softmax"
-    outputs = ("y",)
     axes = MappingProxyType({"x": ("rows", "cols")})
+    outputs = MappingProxyType({"y": ("rows", "cols")})
     options = (
         Option("rows", int, 1024, "rows"),
         Option("cols", int, 4096, "columns, a multiple of 4"),

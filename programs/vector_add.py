@@ -17,8 +17,8 @@ class VectorAdd(Problem):
     """c = a + b by `vector_add.mptx`."""
 
     kernel = "vector_add"
-    outputs = ("c",)
     axes = MappingProxyType({"a": ("n",), "b": ("n",)})
+    outputs = MappingProxyType({"c": ("n",)})
     options = (Option("n", int, 1 << 20, "elements"),)
 
     def validate(self) -> None:

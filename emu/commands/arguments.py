@@ -8,7 +8,6 @@ tensormap:x:box=64,64:swizzle=128               a tensor map over the argument x
 from __future__ import annotations
 
 import math
-import os
 import re
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ import ml_dtypes
 import numpy as np
 import rich_click as click
 
+from emu.memory_map import must_fit
 from isa.errors import nearest
 from programs.tensormap import SWIZZLE_CODES, TensorMap
 
@@ -50,6 +50,8 @@ def read_arguments(names: Sequence[str], specs: Sequence[str]) -> tuple[list[Any
         name, equals, spec = text.partition("=")
         if not equals or not spec:
             raise click.UsageError(f"--arg {text}: write NAME=SPEC")
+        if name in given:
+            raise click.UsageError(f"--arg {name} is given twice: {given[name]} and {spec}")
         given[name] = spec
     values: dict[str, Any] = {n: read_value(n, s) for n, s in given.items() if not s.startswith("tensormap:")}
     used: set[str] = set()
@@ -106,17 +108,27 @@ def read_npz(file: str) -> dict[str, Any]:
 def _scalar(name: str, text: str, type_name: str) -> Any:
     """`VALUE:TYPE`."""
     if type_name in DTYPES:
-        dtype = DTYPES[type_name]
-        try:
-            return dtype.type(int(text, 0) if dtype.kind in "iu" else float(text))
-        except ValueError:
-            raise ValueError(f"'{text}' is no {type_name}") from None
+        return _number(text, type_name)
     if type_name:
         raise ValueError(f"'{type_name}' is no type; known are {', '.join(DTYPES)}")
     if NUMBER.fullmatch(text):
         kind = "f32" if re.search(r"[.e]", text) and not text.startswith("0x") else "s32" if text[0] == "-" else "u32"
         raise ValueError(f"a number needs a type, as in {name}={text}:{kind}")
     raise ValueError("not an array, a file or a scalar; see `warpsmith run --help`")
+
+
+def _number(text: str, type_name: str) -> Any:
+    """`text` as a scalar; ValueError when it is no number, or none that the type holds."""
+    dtype = DTYPES[type_name]
+    try:
+        number = int(text, 0) if dtype.kind in "iu" else float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is no {type_name}") from None
+    limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    least, most = (type(number)(limit) for limit in (limits.min, limits.max))
+    if math.isfinite(number) and not least <= number <= most:
+        raise ValueError(f"a {type_name} is between {least} and {most}")
+    return dtype.type(number)
 
 
 def _filled(fill: str, text: str) -> Any:
@@ -129,7 +141,7 @@ def _filled(fill: str, text: str) -> Any:
         raise ValueError(f"'{option}' is no option of {fill}")
     shape = _naturals("extent", extents[:-1])
     dtype = DTYPES[type_name]
-    _must_fit(math.prod(shape) * dtype.itemsize)
+    must_fit(math.prod(shape) * dtype.itemsize)
     if fill == "randn":
         seed = _naturals("seed", option.removeprefix("seed=") if option else "0")
         return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
@@ -144,13 +156,6 @@ def _naturals(what: str, text: str, least: int = 0) -> tuple[int, ...]:
         if not (word.strip().isdecimal() and int(word) >= least):
             raise ValueError(f"{what} '{word}' must be a whole number, at least {least}")
     return tuple(int(word) for word in text.split(","))
-
-
-def _must_fit(size: int) -> None:
-    """ValueError for an array that this computer cannot hold."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if size > memory:
-        raise ValueError(f"{size / 1e9:,.1f} GB do not fit in this computer's {memory / 1e9:,.1f} GB of memory")
 
 
 def read_map(name: str, spec: str, values: dict[str, Any]) -> tuple[str, TensorMap]:
