@@ -103,6 +103,12 @@ def fingerprint(name: str, text: str) -> str:
     return digest.hexdigest()[:16]
 
 
+class CacheError(Exception):
+    """The cache folder cannot be written."""
+
+    exit_code = 2
+
+
 def cache_folder() -> Path:
     """Where generated files lie: WARPSMITH_CACHE, `build/` of a checkout, or the user's cache folder."""
     if "WARPSMITH_CACHE" in os.environ:
@@ -118,10 +124,14 @@ def _path(name: str) -> Path:
     text = source(name)
     path = cache_folder() / f"{name}_{fingerprint(name, text)}.py"
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as f:
-            f.write(text)
-        os.replace(f.name, path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as f:
+                f.write(text)
+            os.replace(f.name, path)
+        except OSError as error:
+            why = f"compiled code cannot be kept in {path.parent}: {error.strerror}"
+            raise CacheError(f"{why}; set WARPSMITH_CACHE to a folder that can be written") from error
     return path
 
 

@@ -112,22 +112,25 @@ def load_machine(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Mac
     table = _read(str(name_or_path), ())
     problems: list[str] = []
     name = str(table.pop("name", Path(str(name_or_path)).stem))
+    where = f"machine {name}" if name_or_path in machine_names() else str(name_or_path)
     description = str(table.pop("description", ""))
-    targets = tuple(table.pop("targets", ()))
+    targets = table.pop("targets", [])
     if not targets:
         problems.append("missing: targets")
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        problems.append('targets: write the names of .target lines, as ["sm_90a"]')
     _apply_like(table.get("timing", {}), problems)
     leaves, words = _flatten(table, problems)
     _override(leaves, overrides, problems)
     _check_names(leaves, words, problems)
     if problems:
-        raise MachineError("\n".join(f"machine {name}: {p}" for p in problems))
+        raise MachineError("\n".join(f"{where}: {p}" for p in problems))
     numbers = _resolve(leaves, problems)
     if problems:
-        raise MachineError("\n".join(f"machine {name}: {p}" for p in problems))
+        raise MachineError("\n".join(f"{where}: {p}" for p in problems))
     timing = {c: _timing(f"timing.{c}", words, numbers) for c in parameters().classes}
     return Machine(
-        name, description, targets, MappingProxyType(numbers), MappingProxyType(timing), tuple(sorted(overrides))
+        name, description, tuple(targets), MappingProxyType(numbers), MappingProxyType(timing), tuple(sorted(overrides))
     )
 
 
@@ -149,11 +152,11 @@ def _read(name_or_path: str, chain: tuple[Path, ...]) -> dict[str, Any]:
     path = _locate(name_or_path, chain[-1].parent if chain else None)
     if path in chain:
         circle = " -> ".join(p.stem for p in (*chain[chain.index(path) :], path))
-        raise MachineError(f"extends runs in a circle: {circle}")
+        raise MachineError(f"{path}: extends runs in a circle: {circle}")
     try:
         table = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MachineError(f"{path}: {error}") from None
+        raise MachineError(f"{path}: not TOML: {error}") from None
     base = table.pop("extends", None)
     return table if base is None else _merge(_read(str(base), (*chain, path)), table)
 
@@ -186,8 +189,9 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _apply_like(classes: dict[str, Any], problems: list[str]) -> None:
-    """Fill timing classes from the class that they are like, in any order of definition."""
+def _apply_like(classes: Any, problems: list[str]) -> None:
+    """Fill timing classes from the class that they are like, in any order of definition; `_flatten` judges what is no table."""
+    tables = {n for n, table in classes.items() if isinstance(table, dict)} if isinstance(classes, dict) else set()
 
     def filled(name: str, chain: tuple[str, ...]) -> dict[str, Any]:
         own = dict(classes[name])
@@ -197,13 +201,16 @@ def _apply_like(classes: dict[str, Any], problems: list[str]) -> None:
         if other not in classes:
             problems.append(f"timing.{name}.like: no class '{other}'. {nearest(str(other), classes)}")
             return own
+        if other not in tables:
+            return own
         if other in chain:
             problems.append(f"timing.{name}.like runs in a circle")
             return own
         return {**filled(other, (*chain, other)), **own}
 
-    full = {name: filled(name, (name,)) for name in classes}
-    classes.update(full)
+    full = {name: filled(name, (name,)) for name in tables}
+    if full:
+        classes.update(full)
 
 
 def _flatten(table: Mapping[str, Any], problems: list[str]) -> tuple[dict[str, Number], dict[str, str]]:
