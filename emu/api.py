@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from emu.chip import Chip, Progress
 from emu.collect import Whole, collect
 from emu.link import Linked, link
 from emu.machine import Machine, load_machine
-from emu.memory_map import LaunchError, MemoryMap
+from emu.memory_map import LaunchError, MemoryMap, must_fit
 from emu.numerics import FAST, MODES, SILICON
 from emu.order import scheduling
 from emu.representative import PROBE, Sample, border_classes, choose, replay
@@ -25,6 +26,10 @@ from isa.program import Program
 
 REMEMBERED = 8  # machines that a kernel stays linked for
 DEFAULT_MAX_CYCLES = 2_000_000_000
+# Extents of a launch (CUDA programming guide, technical specifications per compute capability: the same for all).
+MOST_CTAS = (2**31 - 1, 65_535, 65_535)
+MOST_THREADS = (1024, 1024, 64)
+CTA_RECORD = 24  # host bytes that a chip keeps of every CTA
 
 
 @dataclass(frozen=True)
@@ -63,13 +68,26 @@ def load(
     `defines` override the program's `.define`s; `kernel` chooses an entry.  `order` is "source" (operations run
     as written) or "scheduled" (as `ptxas` would order them); by default `.ptx` files are scheduled, all else
     is not.  Raises AssemblyError with every finding, UnsupportedError for instructions that are not
-    implemented, ValueError for another order.
+    implemented, ValueError for another order, and unless exactly one of `source` and `text` is given.
     """
-    if text is None and isinstance(source, str) and not Path(source).exists():
+    if (source is None) == (text is None):
+        raise ValueError("emu.load takes a file or a program's name, or else text=...")
+    if isinstance(source, str) and not Path(source).exists():
         import programs
 
         if source in programs.names():
             source = programs.find(source).from_options().kernel_path
+    return load_text(source, text, defines, kernel, order)
+
+
+def load_text(
+    source: str | Path | None,
+    text: str | None,
+    defines: Mapping[str, int | float | str] | None = None,
+    kernel: str | None = None,
+    order: str | None = None,
+) -> Kernel:
+    """As `load`, for `text` that was read from `source` already (None: to be read there)."""
     weights = scheduling(order, source)
     assembly = assemble(source, text=text, defines=dict(defines or {}), kernel=kernel, order=weights)
     return Kernel(assembly.program(kernel), assembly)
@@ -169,18 +187,29 @@ def by_sample(
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:
-    values = (extent,) if isinstance(extent, int | np.integer) else tuple(extent)
+    """One to three positive whole numbers; LaunchError for anything else."""
+    values = tuple(extent) if isinstance(extent, Sequence | np.ndarray) else (extent,)
+    if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) and v > 0 for v in values):
+        raise LaunchError(f"grid and block have one to three positive whole numbers, not {extent!r}")
     x, y, z = (*(int(v) for v in values), 1, 1)[:3]
-    if len(values) > 3 or min(x, y, z) < 1:
-        raise LaunchError(f"grid and block have one to three positive extents, not {values}")
     return x, y, z
+
+
+def _within(what: str, extents: tuple[int, int, int], limits: tuple[int, int, int]) -> None:
+    """LaunchError for an extent above CUDA's limit."""
+    for axis, extent, most in zip("xyz", extents, limits, strict=True):
+        if extent > most:
+            raise LaunchError(f"{axis} of the {what} is at most {most:,}, not {extent:,}")
 
 
 def _shape(
     program: Program, machine: Machine, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic: int
 ) -> Shape:
     """Check a launch against the kernel and the machine."""
-    threads = int(np.prod(block))
+    _within("grid", grid, MOST_CTAS)
+    _within("block", block, MOST_THREADS)
+    threads = math.prod(block)
+    must_fit(CTA_RECORD * math.prod(grid), "a grid of so many CTAs")
     if program.target not in machine.targets:
         raise LaunchError(
             f"{program.name} is assembled for {program.target}; {machine.name} runs {', '.join(machine.targets)}"

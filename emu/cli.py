@@ -37,7 +37,7 @@ COMMANDS = {
     "run": "Run a shipped program or a kernel file on an emulated machine.",
     "asm": "Assemble a shipped program or a file: registers, shared memory, micro-operations, or the errors.",
     "ptx": "Expand a shipped program or a file to plain PTX.",
-    "explain": "Explain an instruction, a stall reason, a timing class or a machine parameter.",
+    "explain": "Explain a word: an instruction, stall reason, pipe, parameter, program, define, machine or finding.",
     "machine": "List, show, compare and check machine files.",
 }
 
@@ -93,6 +93,9 @@ def _failed(error: Exception) -> int:
         return code
     if isinstance(error, OSError):
         return _io_failed(error)
+    if isinstance(error, MemoryError):
+        print(f"warpsmith: not enough memory: {error}", file=sys.stderr)
+        return 2
     import traceback
 
     traceback.print_exc()

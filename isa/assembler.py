@@ -39,12 +39,11 @@ class Assembly:
     programs: dict[str, Program]
 
     def program(self, name: str | None = None) -> Program:
-        """The named kernel, or the only one; KeyError with the choices otherwise."""
+        """The named kernel, or the only one; AssemblyError with the choices otherwise."""
         if name is None and len(self.programs) == 1:
             return next(iter(self.programs.values()))
-        if name not in self.programs:
-            names = [kernel.name for kernel in self.module.kernels]
-            raise KeyError(f"name one of the kernels {', '.join(names)} {nearest(name or '', names)}".rstrip())
+        if name is None or name not in self.programs:
+            raise _not_named(self.module, name)
         return self.programs[name]
 
 
@@ -104,6 +103,8 @@ def _programs(module: Module, kernel: str | None, sources: _Sources, order: Weig
     """Every kernel of a module, or the named one; one error with all that is wrong."""
     aim = _target(module)
     _check_names(module)
+    if kernel is not None and all(entry.name != kernel for entry in module.kernels):
+        raise _not_named(module, kernel)
     programs: dict[str, Program] = {}
     errors: list[AssemblyError] = []
     for entry in module.kernels:
@@ -117,6 +118,14 @@ def _programs(module: Module, kernel: str | None, sources: _Sources, order: Weig
         unsupported = all(isinstance(e, UnsupportedError) for e in errors)
         raise UnsupportedError(findings) if unsupported else AssemblyError(findings)
     return programs
+
+
+def _not_named(module: Module, name: str | None) -> AssemblyError:
+    """The error of a kernel that is not in the module, or (None) of several of which none was named."""
+    names = [kernel.name for kernel in module.kernels]
+    wrong = f"there is no kernel '{name}'" if name else f"the program has {len(names)} kernels"
+    hint = f"name one of {', '.join(names)} with --kernel (in Python kernel=). {nearest(name or '', names)}".rstrip()
+    return AssemblyError([Diagnostic(module.kernels[0].pos, wrong, hint)])
 
 
 def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: Weights | None) -> Program:

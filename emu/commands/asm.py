@@ -6,7 +6,7 @@ from collections import Counter
 
 import rich_click as click
 
-from emu.commands.common import define_option, machine_option, order_option, read_defines, read_kernel
+from emu.commands.common import define_option, kernel_option, machine_option, order_option, read_defines, read_kernel
 from emu.machine import Machine, load_machine
 from emu.order import scheduling
 from emu.views.text import count, render, table
@@ -18,14 +18,16 @@ from isa.program import Program
 @click.command("asm")
 @click.argument("kernel")
 @define_option
+@kernel_option
 @machine_option
 @order_option
-def command(kernel: str, defines: tuple[str, ...], machine: str, order: str | None) -> int:
+def command(kernel: str, defines: tuple[str, ...], entry: str | None, machine: str, order: str | None) -> int:
     """Assemble KERNEL, a shipped program or a file (`-`: stdin), and print resources, micro-operations and counts per pipe."""
     name, text, values = read_kernel(kernel, read_defines(defines))
     pipes = load_machine(machine)
     weights = scheduling(order, name)
-    for program in assemble(name, text=text, defines=values, order=weights).programs.values():
+    assembly = assemble(name, text=text, defines=values, kernel=entry, order=weights)
+    for program in assembly.programs.values():
         print(listing(program))
         print()
         print(pipe_counts(program, pipes))

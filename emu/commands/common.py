@@ -26,6 +26,7 @@ order_option = click.option(
     type=click.Choice(ORDERS),
     help="Operations as written, or as ptxas would order them (the default for .ptx files).",
 )
+kernel_option = click.option("--kernel", "entry", metavar="NAME", help="File: which of its kernels.")
 set_option = click.option(
     "--set", "overrides", metavar="PATH=NUMBER", multiple=True, help="What-if: change a machine parameter (repeatable)."
 )

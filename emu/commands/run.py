@@ -17,6 +17,7 @@ import programs
 from emu.commands.common import (
     Define,
     define_option,
+    kernel_option,
     machine_option,
     no_kernel,
     order_option,
@@ -47,6 +48,8 @@ SHAPE = {
     "cols": "softmax: columns",
 }
 
+OF_FILES = {name: name for name in ("grid", "block", "shared", "order")} | {"specs": "arg", "entry": "kernel"}
+
 
 def shape_options(command: Any) -> Any:
     """The options of all shipped programs; a program refuses those that it does not know."""
@@ -55,7 +58,15 @@ def shape_options(command: Any) -> Any:
     return command
 
 
-@click.command("run")
+HELP = f"""Run KERNEL, a shipped program ({", ".join(programs.names())}) or a file (.mptx, .ptx; `-`: stdin).
+
+Arguments of files: `--arg x=randn:f16[128,64]:seed=1`, `zeros:f32[64]`, `ones:...`, `arange:...`, `data.npy`,
+`42:u32`, `tensormap:x:box=64,64:swizzle=128` (box innermost first; swizzle 0, 32, 64 or 128, the default; x another
+`--arg`).
+"""
+
+
+@click.command("run", help=HELP)
 @click.argument("kernel")
 @machine_option
 @set_option
@@ -63,6 +74,7 @@ def shape_options(command: Any) -> Any:
 @click.option("--causal", is_flag=True, default=None, help="attention: a row sees no keys behind its own place.")
 @click.option("--dtype", metavar="TYPE", help="Type of the operands (fp16, bf16; gemm: tf32).")
 @define_option
+@kernel_option
 @click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
 @click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
@@ -108,12 +120,7 @@ def command(
     numerics: str | None,
     **options: Any,
 ) -> int:
-    """Run KERNEL, a shipped program (fa3, gemm, softmax, vector_add) or a file (.mptx, .ptx; `-`: stdin).
-
-    Arguments of files: `--arg x=randn:f16[128,64]:seed=1`, `zeros:f32[64]`, `ones:...`, `arange:...`, `data.npy`,
-    `42:u32`, `tensormap:x:box=64,64:swizzle=128` (box innermost first; swizzle 0, 32, 64 or 128, the default; x another
-    `--arg`).
-    """
+    """Run a shipped program or a file; exit codes are `Result.exit_code`'s."""
     loaded = load_machine(machine, overrides)
     for file in filter(None, (save, json_file if json_file != "-" else None)):
         check_writable(Path(file))
@@ -165,10 +172,14 @@ def run_program(
     from emu.commands.arguments import read_npz
     from emu.solve import solve
 
-    alien = [option for option in ("grid", "block", "shared", "order", "specs") if option in given]
-    if alien:
-        raise click.UsageError(f"--{alien[0].replace('specs', 'arg')} is for files; {name} launches itself")
+    for option, spelling in OF_FILES.items():
+        if option in given:
+            raise click.UsageError(f"--{spelling} is for files; {name} launches itself")
     kind = programs.find(name)
+    known = {option.name: f"--{option.name.replace('_', '-')}" for option in kind.options if option.command_line}
+    if alien := [option for option in given if option not in known]:
+        takes = ", ".join(known.values())
+        raise click.UsageError(f"--{alien[0].replace('_', '-')} is not an option of {name}; it takes {takes}")
     try:
         arrays = read_npz(inputs) if inputs else None
         if arrays is not None:
@@ -223,7 +234,7 @@ def run_file(
     chaos: Chaos | None = None,
 ) -> Result:
     """A kernel file with `--grid`, `--block` and one `--arg` a parameter."""
-    from emu.api import launch, load
+    from emu.api import launch, load_text
     from emu.commands.arguments import read_arguments
 
     if file != "-" and not Path(file).exists():
@@ -232,15 +243,15 @@ def run_file(
     if alien:
         raise click.UsageError(f"--{alien[0].replace('_', '-')} is for shipped programs; use -D for a file's defines")
     if "grid" not in given:
-        raise click.UsageError("give --grid")
+        raise click.UsageError("give --grid X[,Y[,Z]], the number of CTAs")
     grid = extent("--grid", given["grid"])
     name, text = read_source(file)
-    kernel = load(name, text=text, defines=defines, order=given.get("order"))
+    kernel = load_text(name, text, defines, given.get("entry"), given.get("order"))
     for warning in kernel.program.unwritten:
         print(f"warning: {warning}", file=sys.stderr)
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
-        raise click.UsageError("give --block: the kernel has no .reqntid")
+        raise click.UsageError("give --block X[,Y[,Z]], the threads of a CTA: the kernel has no .reqntid")
     names, specs = [slot.name for slot in kernel.program.args], given.get("specs", ())
 
     def run(timing: Chaos | None) -> Result:
@@ -287,7 +298,10 @@ def save_arrays(file: str, result: Result) -> None:
 
 
 def report(result: Result, json_file: str | None) -> None:
-    """Tables on stdout, or JSON there; findings and deadlocks with them."""
+    """Tables on stdout, or JSON there; findings and deadlocks with them, and on stderr in short what ended the run."""
+    from emu.views.deadlock import deadlock, ending, findings
+
+    print(ending(result), end="", file=sys.stderr)
     if json_file == "-":
         print(result.to_json())
         return
@@ -295,7 +309,6 @@ def report(result: Result, json_file: str | None) -> None:
         Path(json_file).write_text(result.to_json() + "\n")
     from rich.console import Console
 
-    from emu.views.deadlock import deadlock, findings
     from emu.views.mix import mix
     from emu.views.source import source
     from emu.views.stalls import stalls

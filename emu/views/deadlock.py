@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emu.result import BarrierState, Result, StuckWarp
+from emu.result import BarrierState, Deadlock, Finding, Result, StuckWarp
 
 
 def deadlock(result: Result) -> str:
@@ -13,8 +13,7 @@ def deadlock(result: Result) -> str:
     found = result.deadlock
     if found is None:
         return ""
-    lines = [f"{found.kind} at cycle {found.cycle:,}: {found.message}"]
-    lines += [f"  {cause.rule}: {cause.message}" for cause in found.causes]
+    lines = _headline(found)
     groups: dict[tuple[str, ...], list[StuckWarp]] = {}
     for warp in found.warps:
         groups.setdefault((warp.role, warp.location, warp.instruction, warp.waits_for), []).append(warp)
@@ -89,6 +88,26 @@ def _who(warps: list[StuckWarp]) -> str:
     return "; ".join(f"{_ctas(ctas)} warp{'s' if len(own) > 1 else ''} {_span(list(own))}" for own, ctas in groups.items())
 
 
+def ending(result: Result) -> str:
+    """What kept a run from its end, a line each: faults and limits, a deadlock with its causes.  Empty for a run that ended."""
+    lines = [_finding(f) for f in result.findings if f.severity in ("fault", "limit")]
+    if found := result.deadlock:
+        lines += _headline(found)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _headline(found: Deadlock) -> list[str]:
+    """Where it stopped and why."""
+    return [
+        f"{found.kind} at cycle {found.cycle:,}: {found.message}",
+        *(f"  {cause.rule}: {cause.message}" for cause in found.causes),
+    ]
+
+
 def findings(result: Result) -> str:
     """One paragraph a finding: `location: severity: message [rule]`."""
-    return "".join(f"{f.location}: {f.severity}: {f.message} [{f.rule}]\n" for f in result.findings)
+    return "".join(f"{_finding(f)}\n" for f in result.findings)
+
+
+def _finding(found: Finding) -> str:
+    return f"{found.location}: {found.severity}: {found.message} [{found.rule}]"

@@ -13,6 +13,7 @@ import emu
 import emu.chip
 from emu.api import Kernel, _shape, _three
 from emu.chip import Chip
+from emu.cli import execute
 from emu.link import link
 from emu.machine import Machine, load_machine
 from emu.memory_map import MemoryMap
@@ -100,3 +101,15 @@ def ptx() -> SimpleNamespace:
 def quantum(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """`quantum(n)`: the core returns to Python every n cycles."""
     return lambda cycles: monkeypatch.setattr(emu.chip, "QUANTUM_CYCLES", cycles)
+
+
+@pytest.fixture
+def warpsmith(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    """Run a command line; gives exit code, stdout and stderr."""
+
+    def command(*args: str) -> SimpleNamespace:
+        code = execute(args)
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=code, out=captured.out, err=captured.err)
+
+    return command

@@ -105,7 +105,7 @@ def test_kernels_by_name():
     both = SAXPY + SAXPY[SAXPY.index(".visible") :].replace("saxpy", "other")
     assembly = assemble(text=both)
     assert list(assembly.programs) == ["saxpy", "other"]
-    with pytest.raises(KeyError, match="saxpy, other"):
+    with pytest.raises(AssemblyError, match="saxpy, other"):
         assembly.program()
     assert list(assemble(text=both, kernel="other").programs) == ["other"]
 

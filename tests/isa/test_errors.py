@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from emu.api import load
+from emu.api import load_text
 from isa.assembler import assemble
 from isa.errors import AssemblyError, UnsupportedError, nearest
 from isa.listing import summary
@@ -214,7 +214,7 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
     """Only where no path writes them; each once, at its first use."""
     body = """add.u32 %r1, %r2, 1; st.global.u32 [%d1], %r1; st.global.u32 [%d1], %r2;
 @%p1 mov.u32 %r3, %r1; st.global.u32 [%d1], %r3; L: st.global.u32 [%d1], %r4; mov.u32 %r4, 1; bra L;"""
-    program = load("k.mptx", text=kernel(body)).program
+    program = load_text("k.mptx", kernel(body)).program
     assert program.unwritten == [
         "k.mptx:8:1: %r2 is read, but nothing has written it",
         "k.mptx:8:22: %d1 is read, but nothing has written it",
