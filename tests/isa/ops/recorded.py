@@ -46,7 +46,8 @@ def names(file: str, *starts: str) -> list[str]:
 def run(file: str, line: str, out: str = "b32") -> np.ndarray:
     """`line` on the recorded inputs %a, %b, %c."""
     stored = arrays(file)
-    return run_ptx(line, a=stored["a"], b=stored["b"], c=stored["c"], d=out)["d"]
+    result: np.ndarray = run_ptx(line, a=stored["a"], b=stored["b"], c=stored["c"], d=out)["d"]
+    return result
 
 
 def replay(file: str, name: str, line: str, out: str = "b32") -> None:
@@ -69,4 +70,5 @@ def arithmetic(name: str, type: str = "") -> str:
 def ulps(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Distance of f32 patterns in units in the last place, across zero too."""
     keys = [np.where(z >> 31, -(z.astype(np.int64) & 0x7FFFFFFF), z.astype(np.int64)) for z in (x, y)]
-    return np.abs(keys[0] - keys[1])
+    distance: np.ndarray = np.abs(keys[0] - keys[1])
+    return distance
