@@ -25,6 +25,7 @@ LSE_TOLERANCE = 1e-3
 MOST_SCALE = 100  # the kernel's -2^120, times the scale and log2(e), stays finite
 
 L2_BUDGET = 32 << 20  # bytes of K and V that neighbouring tiles may use (FlashAttention-3, hopper/tile_scheduler.hpp)
+TILE_DEFINES = ("HEAD_DIM", "CAUSAL", "SPECIALIZE", "SETMAXNREG", "OVERLAP", "CONSUMERS", "KV_TILE", "P_SHARED")  # that `Tile` depends on
 TILE_OVERHEAD = 1  # start and end of a tile, in key blocks
 
 
@@ -275,7 +276,7 @@ class Tile:
     @classmethod
     def of(cls, defines: Mapping[str, Define]) -> Tile:
         """ROWS, KEYS, THREADS of the kernel; what its own checks refuse comes out as some tile here."""
-        given = {name: int(value) for name, value in defines.items() if name != "DTYPE"}
+        given = {name: int(defines[name]) for name in TILE_DEFINES}
         head_dim, causal, specialize = given["HEAD_DIM"], given["CAUSAL"], given["SPECIALIZE"]
         groups = given["CONSUMERS"] or (3 if head_dim == 64 else 2)
         shared = given["P_SHARED"]

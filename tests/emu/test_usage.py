@@ -114,6 +114,7 @@ def test_limits_of_a_launch(warpsmith, two, option, extents, message):
         ("{two} --kernel k --grid 1 --block 32 --arg x=-1:u32", "a u32 is between 0 and 4294967295"),
         ("{two} --kernel k --grid 1 --block 32 --arg x=1e6:f16", "a f16 is between -65504.0 and 65504.0"),
         ("fa3 -D OVERLAP=yes", "define OVERLAP is a whole number (default 1), not 'yes'"),
+        ("fa3 -D PINGPONG=yes", "the define PINGPONG is an integer (default 1), given 'yes'"),
         ("vector_add -D BLOCK=2.5", "define BLOCK is a whole number (default 256), not '2.5'"),
         ("vector_add --seqlen 17", "--seqlen is not an option of vector_add; it takes --n"),
         ("gemm --head-dim 64", "--head-dim is not an option of gemm; it takes --m, --n, --k, --dtype"),
