@@ -74,7 +74,7 @@ def test_what_tables_need_is_recorded() -> None:
     names = {e.name for e in programs()}
     assert set(own.PROFILED.values()) <= names and tables.find(tables.ONE_WAVE, {}).name == own.ONE_WAVE
     assert {own.column(w) for w in own.PROFILED} == counters.read()[counters.TENSOR].keys()
-    assert sum(own.is_length(e) for e in programs()) == len(rates()) - 3  # d 64 was recorded with another default
+    assert sum(own.is_length(e) for e in programs()) == len(rates())
     with pytest.raises(KeyError):
         tables.find(tables.ONE_WAVE, {"STAGES": 1})
 
