@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
@@ -65,6 +66,20 @@ def copy(typingctx: Any, dst: Any, src: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask the host for a cache line that is needed soon."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        ptr, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        type_ = ir.FunctionType(ir.VoidType(), [ptr, i32, i32, i32])
+        fn = cgutils.get_or_insert_function(builder.module, type_, "llvm.prefetch.p0")
+        builder.call(fn, [builder.inttoptr(args[0], ptr), i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 @intrinsic

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import is_ramp, load1, load2, load4, store1, store2, store4
+from emu.raw import is_ramp, load1, load2, load4, prefetch, store1, store2, store4
 from emu.state import ASK_LOAD, ASK_STORE, PENDING, REQUESTS
 from emu.units.common import (
     DEFAULT,
@@ -112,7 +112,10 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     kind = ASK_STORE if write else ASK_LOAD
     whole = m == FULL and is_ramp(W.row_at + I.a * 128, W.row_at + I.a * 128 + 128, width)
     start = get64(W, I.a, 0) + offset
-    if whole and start % width == 0 and segment_host(S, start, 32 * width, write) > 0:
+    host = segment_host(S, start, 32 * width, write) if whole and start % width == 0 else 0
+    if host > 0:
+        for k in range(0, 32 * width, 64):
+            prefetch(host + k)  # the answer comes later: by then the host has its lines
         sectors = (start + 32 * width + SECTOR - 1) // SECTOR - start // SECTOR
         k = ask(S, C, W, kind, m, width, sectors, t)
         requests_of(S.log_at, REQUESTS)[k].first = start
