@@ -126,16 +126,11 @@ def launch(
     if not isinstance(machine, Machine):
         machine = load_machine(machine)
     program = kernel.program
-    if numerics not in MODES:
-        raise LaunchError(f"numerics are {' or '.join(MODES)}, not {numerics!r}")
+    _check_choices(numerics, threads, mode)
     shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
     shape = replace(shape, silicon=numerics == SILICON)
     memory = MemoryMap(program)
     memory.bind(args)
-    if threads < 1:
-        raise LaunchError(f"threads must be 1 or more, not {threads}")
-    if mode not in ("full", "representative"):
-        raise LaunchError(f"mode is full or representative, not {mode}")
     disturbance = Chaos.of(chaos)
     linked, sms = kernel.linked(machine, shape.silicon), int(machine.value("chip.sms"))
 
@@ -158,6 +153,16 @@ def launch(
     result.mode = "representative" if mode == "representative" else "full"
     result.executed.extend(chip.order.tolist())
     return result
+
+
+def _check_choices(numerics: str, threads: int, mode: str) -> None:
+    """LaunchError for a way to run that does not exist."""
+    if numerics not in MODES:
+        raise LaunchError(f"numerics are {' or '.join(MODES)}, not {numerics!r}")
+    if threads < 1:
+        raise LaunchError(f"threads must be 1 or more, not {threads}")
+    if mode not in ("full", "representative"):
+        raise LaunchError(f"mode is full or representative, not {mode}")
 
 
 def by_sample(
