@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from emu.chaos import Chaos
+from emu.chip_state import ARRAY, CHIP, L2, LINE_STATE, SERVER, WRITES
+from emu.chip_state import HBM as MEMORY
 from emu.config import configure
 from emu.generate import CORE, SHARED, code_address, compiled_file
 from emu.link import Linked
@@ -18,8 +20,7 @@ from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.representative import Sample, shares
 from emu.sm import Shape, StreamingMultiprocessor
-from emu.state import ARRAY, CHIP, FAULT, FINISHED, GIVEN, L2, LIMIT, LINE_STATE, QUANTUM, RUNNING, SERVER, SM, WRITES
-from emu.state import HBM as MEMORY
+from emu.state import FAULT, FINISHED, GIVEN, LIMIT, QUANTUM, RUNNING, SM
 from emu.units.chip import LINE
 from isa.program import Program
 

@@ -117,9 +117,9 @@ def _pipes(
         scale * (int(sm.sm["tma_bytes"][0]) / rate["load"] + int(sm.sm["store_bytes"][0]) / rate["store"])
         for sm, scale in zip(sms, scales, strict=True)
     )
-    pipes["tensor"] += sum(
-        scale * int(sm.sm["tensor_cycles"][0]) for sm, scale in zip(sms, scales, strict=True)
-    ) / active
+    pipes["tensor"] += (
+        sum(scale * int(sm.sm["tensor_cycles"][0]) for sm, scale in zip(sms, scales, strict=True)) / active
+    )
     pipes["tma"] = min(moved / active, 1.0)
     return pipes
 

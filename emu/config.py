@@ -77,7 +77,13 @@ def _barriers(v: Value) -> dict[str, float]:
 def _copies(v: Value) -> dict[str, float]:
     """L2, HBM and the copy engine.  Nothing that the chip answers takes effect within `answer_cy`."""
     copy_latency = v("unit.tma.load_latency_cy") - v("unit.tma.signal_cy")
-    answers = (v("unit.l2.hit_cy"), v("unit.hbm.latency_cy"), copy_latency, v("unit.copy.latency_cy"), v("sm.turnaround_cy"))
+    answers = (
+        v("unit.l2.hit_cy"),
+        v("unit.hbm.latency_cy"),
+        copy_latency,
+        v("unit.copy.latency_cy"),
+        v("sm.turnaround_cy"),
+    )
     return {
         "answer_cy": max(min(answers), 1),
         "store_queue_cy": v("unit.l2.store_queue_b") / v("unit.tma.store_b_per_cy"),

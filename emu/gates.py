@@ -24,7 +24,10 @@ def mark_gated(rt: np.ndarray, lists: np.ndarray, blocks: Any, registers: int, z
     `blocks`: the basic block of every instruction; `registers`: rows that have ready times; `zero`: the slot that
     is always ready, predicates lie before it; `branch_guard`: cycles that a branch's guard must be there earlier.
     """
-    fields = {name: rt[name].tolist() for name in ("kind", "dep", "res", "list", "nd", "ns", "stall", "reason", "latency", "flags", "guard")}
+    fields = {
+        name: rt[name].tolist()
+        for name in ("kind", "dep", "res", "list", "nd", "ns", "stall", "reason", "latency", "flags", "guard")
+    }
     rows = lists.tolist()
     edges = np.flatnonzero(np.diff(blocks)) + 1
     for first, end in zip([0, *edges], [*edges, len(rt)], strict=True):

@@ -26,8 +26,9 @@ import numba
 import numpy as np
 from numba import types
 
+from emu.chip_state import CHIP
 from emu.imports import ROOT, closure
-from emu.state import CHIP, RT_INSTR, SM, WARP
+from emu.state import RT_INSTR, SM, WARP
 from emu.units.common import ADVANCE
 from isa import registry
 from isa.micro import MICROS, routines

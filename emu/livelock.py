@@ -21,7 +21,24 @@ if TYPE_CHECKING:
 
 # Unit routines that change nothing but the warp's registers and do not depend on time.
 PURE = frozenset(
-    ["bra", "nop", "nanosleep", "fence", "warpsync", "elect", "vote", "shfl", "activemask", "s2r", "mbar_wait", "mbar_wait_state", "tma_prefetch", "ld_shared", "ld_local", "ldsm"]
+    [
+        "bra",
+        "nop",
+        "nanosleep",
+        "fence",
+        "warpsync",
+        "elect",
+        "vote",
+        "shfl",
+        "activemask",
+        "s2r",
+        "mbar_wait",
+        "mbar_wait_state",
+        "tma_prefetch",
+        "ld_shared",
+        "ld_local",
+        "ldsm",
+    ]
 )
 READS = frozenset({"ld_global", "ld_generic"})  # pure, when no other SM writes
 STEPS = 4096  # core calls that a look may take

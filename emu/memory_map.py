@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from emu.state import SEGMENT
+from emu.chip_state import SEGMENT
 from isa.program import GLOBAL_BASE, PARAM_BASE, ArgSlot, Program
 from programs.tensormap import TensorMap, encode
 

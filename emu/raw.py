@@ -136,7 +136,9 @@ def is_ramp(typingctx: Any, low_row: Any, high_row: Any, step: Any) -> Any:
         zero = ir.Constant(vec, [0] * LANES)
         first = [builder.shuffle_vector(x, ir.Constant(vec, ir.Undefined), zero) for x in (low, high)]
         step = builder.insert_element(ir.Constant(vec, ir.Undefined), builder.trunc(args[2], i32), i32(0))
-        steps = builder.mul(builder.shuffle_vector(step, ir.Constant(vec, ir.Undefined), zero), ir.Constant(vec, list(range(LANES))))
+        steps = builder.mul(
+            builder.shuffle_vector(step, ir.Constant(vec, ir.Undefined), zero), ir.Constant(vec, list(range(LANES)))
+        )
         same = builder.and_(
             builder.icmp_unsigned("==", low, builder.add(first[0], steps)), builder.icmp_unsigned("==", high, first[1])
         )

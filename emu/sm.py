@@ -10,6 +10,7 @@ import numpy as np
 
 from emu.aligned import aligned
 from emu.chaos import Chaos
+from emu.chip_state import CHIP, REQUEST, REQUESTS
 from emu.generate import CORE, UNITS, advances, code_address, compiled_file, prepare
 from emu.link import Linked, time_slots
 from emu.machine import Machine
@@ -17,7 +18,6 @@ from emu.memory_map import MemoryMap
 from emu.stalls import Reason
 from emu.state import (
     CELL,
-    CHIP,
     COPIES,
     COPY,
     CTA,
@@ -34,8 +34,6 @@ from emu.state import (
     PIPES,
     QUANTUM,
     REASONS,
-    REQUEST,
-    REQUESTS,
     RUNNING,
     SUBPARTITIONS,
     TMAP,

@@ -27,8 +27,6 @@ DEPS = 5  # dependences of an instruction that are looked at without a loop
 RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 NEVER = 1 << 60  # a time that does not come
-PENDING = 1 << 52  # a time that the chip has yet to say: it answers before an SM gets there
-REQUESTS = 512  # of an SM without an answer, power of two
 
 i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
 
@@ -259,83 +257,6 @@ EVENTS = 1 << 14  # remembered, power of two
 # What chaos changed: `name` is (CTA * 64 + warp) << 32 | number of the warp's decision point (emu/units/chaos.py).
 PERTURBATION = np.dtype([("name", i64), ("cycle", i64), ("pc", i32), ("kind", i32), ("amount", i64)], align=True)
 PERTURBATIONS = 1 << 16  # remembered, power of two
-
-# What an SM asks of the chip (emu/units/requests.py); `kind` is ASK_*.
-REQUEST = np.dtype(
-    [
-        ("time", i64),
-        ("kind", i32),
-        ("warp", i32),
-        ("pc", i32),
-        ("job", i32),  # bulk copy, entry of the queue of cp.async, CTA slot; of atomics the most lanes of one address
-        ("mask", i64),  # lanes
-        ("width", i64),  # bytes a lane
-        ("bytes", i64),  # in whole sectors
-        ("port", i64),  # when the SM's own port has passed them
-        ("first", i64),  # address of lane 0 when the lanes' bytes follow one another, else 0
-        ("address", i64, 32),
-        ("data", u32, 256),  # what a store writes, `width` bytes a lane; rows that an atomic takes its values from
-    ],
-    align=True,
-)
-ASK_LOAD, ASK_STORE, ASK_ATOMIC, ASK_COPY_ASYNC, ASK_COPY_IN, ASK_COPY_OUT, ASK_CTA = range(7)
-REQUEST_BYTES, REQUEST_DATA = REQUEST.itemsize, int(REQUEST.fields["data"][1])  # type: ignore[index]
-
-# A part of the chip that all SMs share; times in cycles.
-SERVER = np.dtype(
-    [
-        ("free", f64),  # when what was asked so far has passed
-        ("work", f64),  # cycles of work of late
-        ("at", i64),  # up to when `work` is right
-        ("rate", f64),  # bytes a cycle
-        ("knee", f64),  # cycles that unevenness costs at half load, beyond `slack`
-        ("slack", f64),
-        ("window", f64),  # cycles that `work` remembers
-    ],
-    align=True,
-)
-L2, HBM, WRITES = range(3)  # servers
-
-# A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never); cycle of its last fetch.
-LINE_STATE = np.dtype([("fill", u32), ("when", u32)])
-
-# What SMs load of an array: bytes, those that L2 has moved, those from HBM, those of loads that waited for HBM.  The parts of
-# that in the whole chip are given when SMs stand for others; then what is due of them, and the lines not in L2 yet.
-ARRAY = np.dtype(
-    [(name, f64) for name in ("asked", "moved", "missed", "waited")]
-    + [(name, f64) for name in ("moved_share", "missed_share", "waited_share", "credit", "patience", "budget")],
-    align=True,
-)
-
-CHIP = np.dtype(
-    [
-        ("core_at", i64),  # machine code of the cycle loop
-        ("sm_at", i64),
-        ("sms", i32),
-        ("rounds", i32),  # to make before Python looks
-        ("stop", i32),  # nothing is left to do, or an SM has failed
-        ("horizon", i64),  # every SM has got so far
-        ("limit", i64),  # none goes further
-        ("ctas", i64),  # of the grid
-        ("next_cta", i64),  # how many have been given out
-        ("order_at", i64),  # int64: which CTA comes when
-        ("span_at", i64),  # int64 by CTA: cycles from its start to its end
-        ("where_at", i64),  # int64 by CTA: its SM
-        ("server_at", i64),
-        ("line_at", i64),
-        ("fills", i64),  # lines that L2 has taken from memory
-        ("capacity", i64),  # lines that it holds
-        ("merge", f64),  # cycles in which a second request for a line joins the first
-        ("merge_share", f64),  # and so many of each cycle that L2 is behind
-        ("array", i32),  # that the last access was to
-        ("array_at", i64),  # ARRAY of every segment
-        ("sampled", i32),  # SMs stand for others, whose parts in L2 and HBM are given
-    ],
-    align=True,
-)
-
-# An array in emulated global memory; `line` is the index of its first line's LINE_STATE.
-SEGMENT = np.dtype([("base", i64), ("size", i64), ("host_at", i64), ("writable", i32), ("line", i32)], align=True)
 
 # A tensor map decoded from its 128 bytes (programs.tensormap).
 TMAP = np.dtype(

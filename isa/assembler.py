@@ -1,7 +1,7 @@
 """The driver: source text to programs.
 
-    assembly = assemble("fa3.mptx", defines={"HEAD_DIM": 128})
-    program = assembly.program()
+assembly = assemble("fa3.mptx", defines={"HEAD_DIM": 128})
+program = assembly.program()
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ def assemble(
     return assemble_module(expand(text, str(path), defines or {}, (path.parent,)), text, kernel=kernel, order=order)
 
 
-def assemble_module(
-    module: Module, text: str, *, kernel: str | None = None, order: Weights | None = None
-) -> Assembly:
+def assemble_module(module: Module, text: str, *, kernel: str | None = None, order: Weights | None = None) -> Assembly:
     """As `assemble`, for a module that is expanded already (and perhaps changed); `text` is that of its main file."""
     registry.load()
     sources = _Sources(module.file, text)

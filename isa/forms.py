@@ -15,7 +15,36 @@ from itertools import combinations
 from isa.registry import Form
 
 TYPES = frozenset(
-    ["b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "f16x2", "f32", "f64", "bf16", "bf16x2", "tf32", "pred", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2", "f32x2"]
+    [
+        "b8",
+        "b16",
+        "b32",
+        "b64",
+        "b128",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "s8",
+        "s16",
+        "s32",
+        "s64",
+        "f16",
+        "f16x2",
+        "f32",
+        "f64",
+        "bf16",
+        "bf16x2",
+        "tf32",
+        "pred",
+        "e4m3",
+        "e5m2",
+        "e4m3x2",
+        "e5m2x2",
+        "u16x2",
+        "s16x2",
+        "f32x2",
+    ]
 )
 SPACES = ("shared", "global", "local", "param", "const")
 

@@ -68,7 +68,9 @@ class Layout:
         most = STATIC_SHARED[target]
         for name, (decl, end) in self._shared.items():
             if end - SHARED_BASE > most:
-                message = f"with '{name}' static shared memory has {end - SHARED_BASE:,} bytes, {target} allows {most:,}"
+                message = (
+                    f"with '{name}' static shared memory has {end - SHARED_BASE:,} bytes, {target} allows {most:,}"
+                )
                 hint = "declare .extern .shared .b8 x[]; its size is given at launch"
                 raise AssemblyError([Diagnostic(decl.pos, message, hint)])
 
@@ -99,16 +101,22 @@ class Layout:
             found = next((s for s in self._placed.values() if s.name == item.name), None)
             if found is None or found.space not in ("global", "const") or type_bytes(element) != 8:
                 hint = "only 64-bit variables hold addresses, of .global and .const variables that are declared before"
-                raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' cannot hold the address of '{item.name}'", hint)])
+                raise AssemblyError(
+                    [Diagnostic(decl.pos, f"'{decl.name}' cannot hold the address of '{item.name}'", hint)]
+                )
             return struct.pack("<Q", found.address + item.offset)
         if not isinstance(item, Int | Float):
-            raise AssemblyError([Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants and addresses")])
+            raise AssemblyError(
+                [Diagnostic(decl.pos, f"'{decl.name}' can only be initialised with constants and addresses")]
+            )
         return struct.pack("<Q", constant(item, element).bits)[: type_bytes(element)]
 
     def _fits(self, decl: VarDecl, size: int) -> None:
         if decl.space not in MOST:
             raise AssemblyError([Diagnostic(decl.pos, f".{decl.space} variables are not supported")])
-        used = {"shared": self._ends["shared"] - SHARED_BASE, "local": self._ends["local"]}.get(decl.space, len(self.image))
+        used = {"shared": self._ends["shared"] - SHARED_BASE, "local": self._ends["local"]}.get(
+            decl.space, len(self.image)
+        )
         if used + size > MOST[decl.space]:
             message = f"'{decl.name}' has {size:,} bytes, .{decl.space} variables have {MOST[decl.space]:,} together"
             raise AssemblyError([Diagnostic(decl.pos, message, "pass large arrays as arguments of the launch")])

@@ -142,7 +142,9 @@ class _Printer:
         self.role = ""
         yield ""
         linkage = f".{function.linkage} " if function.linkage else ""
-        results, params = (f"({', '.join(map(self.param, p))})" if p else "" for p in (function.results, function.params))
+        results, params = (
+            f"({', '.join(map(self.param, p))})" if p else "" for p in (function.results, function.params)
+        )
         yield f"{linkage}.func {results} {function.name}{params}{';' if function.body is None else ''}"
         if function.body is not None:
             yield "{"

@@ -178,6 +178,7 @@ class Emitter(Protocol):
 
     target: str  # "sm_90a"
     pos: Pos
+
     @property
     def guard(self) -> VReg | NotPred | PredConst | None: ...
     @property

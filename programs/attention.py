@@ -25,7 +25,16 @@ LSE_TOLERANCE = 1e-3
 MOST_SCALE = 100  # the kernel's -2^120, times the scale and log2(e), stays finite
 
 L2_BUDGET = 32 << 20  # bytes of K and V that neighbouring tiles may use (FlashAttention-3, hopper/tile_scheduler.hpp)
-TILE_DEFINES = ("HEAD_DIM", "CAUSAL", "SPECIALIZE", "SETMAXNREG", "OVERLAP", "CONSUMERS", "KV_TILE", "P_SHARED")  # that `Tile` depends on
+TILE_DEFINES = (
+    "HEAD_DIM",
+    "CAUSAL",
+    "SPECIALIZE",
+    "SETMAXNREG",
+    "OVERLAP",
+    "CONSUMERS",
+    "KV_TILE",
+    "P_SHARED",
+)  # that `Tile` depends on
 TILE_OVERHEAD = 1  # start and end of a tile, in key blocks
 
 

@@ -162,7 +162,9 @@ class Problem(abc.ABC):
         for name, value in self.overrides.items():
             if isinstance(defaults.get(name), int) and not _whole(value):
                 explained = f"see `warpsmith explain {name}`"
-                raise ValueError(f"define {name} is a whole number (default {defaults[name]}), not '{value}'; {explained}")
+                raise ValueError(
+                    f"define {name} is a whole number (default {defaults[name]}), not '{value}'; {explained}"
+                )
         return {**defaults, **self.overrides}
 
     def positive(self, *names: str) -> None:

@@ -66,9 +66,7 @@ def check(machine: str) -> int:
     for number in loaded.numbers.values():
         by_status[number.status] = by_status.get(number.status, 0) + 1
     known = ", ".join(f"{n} {status}" for status, n in sorted(by_status.items(), key=lambda item: -item[1]))
-    print(
-        f"{loaded.name}: {len(loaded.numbers)} numbers ({known}), {len(loaded.timing)} timing classes, no findings"
-    )
+    print(f"{loaded.name}: {len(loaded.numbers)} numbers ({known}), {len(loaded.timing)} timing classes, no findings")
     return 0
 
 

@@ -39,7 +39,9 @@ class Mbarrier:
             raise Trap("MB106")
         if self.tx + expect > MOST:
             raise Trap("MB107")
-        return replace(self, expected=self.expected - drop, pending=self.pending - count, tx=self.tx + expect)._settled()
+        return replace(
+            self, expected=self.expected - drop, pending=self.pending - count, tx=self.tx + expect
+        )._settled()
 
     def change(self, tx: int) -> Mbarrier:
         """mbarrier.expect_tx, .complete_tx (negative) and the end of a bulk copy (9.7.13.15.11-12)."""

@@ -17,7 +17,9 @@ _choice: list[tuple[str, tuple[str, ...], str]] = [("h200", (), ".")]  # machine
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
-    text = "warpsmith(machine='h200', set=()): the machine of the fixture `warpsmith`, and parameters changed as by --set"
+    text = (
+        "warpsmith(machine='h200', set=()): the machine of the fixture `warpsmith`, and parameters changed as by --set"
+    )
     config.addinivalue_line("markers", text)
 
 

@@ -74,7 +74,9 @@ def faults(program: BarrierProgram) -> list[Fault]:
             where = f"warp {w}, operation {k}: {' '.join(map(str, op[:3]))}"
             concerns = op.barrier if op.kind not in ("put", "get", "pause", "sync", "signal") else -1
 
-            def fault(what: str, *others: Op, at: tuple[int, int] = (w, k), place: str = where, bar: int = concerns) -> None:
+            def fault(
+                what: str, *others: Op, at: tuple[int, int] = (w, k), place: str = where, bar: int = concerns
+            ) -> None:
                 found.append(Fault(f"{what} ({place})", bar, program.change(*at, *others)))
 
             fault("dropped")

@@ -41,16 +41,16 @@ def other_operations(warps: int, named: int) -> SearchStrategy[Op]:
 
 
 @st.composite
-def barrier_programs(draw: DrawFn, warps: int = 3, mbarriers: int = 2, named: int = 2, length: int = 4) -> BarrierProgram:
+def barrier_programs(
+    draw: DrawFn, warps: int = 3, mbarriers: int = 2, named: int = 2, length: int = 4
+) -> BarrierProgram:
     """Any barrier program, most of which deadlock or fault somewhere, with up to so many warps, mbarriers, ...
 
     The reference model goes through all interleavings: with 3 warps of 4 operations these are some hundred states.
     """
     many = draw(st.integers(1, min(warps, WARPS)))
     counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=mbarriers))
-    ops = st.one_of(
-        mbarrier_operations(len(counts)), mbarrier_operations(len(counts)), other_operations(many, named)
-    )
+    ops = st.one_of(mbarrier_operations(len(counts)), mbarrier_operations(len(counts)), other_operations(many, named))
     lists = draw(st.lists(st.lists(ops, max_size=length), min_size=many, max_size=many))
     return BarrierProgram(tuple(counts), tuple(tuple(warp) for warp in lists))
 

@@ -12,20 +12,11 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import ASK_COPY_ASYNC, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import chunk16, copy, fill, ld8, ld32, ld64, st64
 from emu.stalls import Reason
-from emu.state import (
-    ASK_COPY_ASYNC,
-    BLOCK_COPY_QUEUE,
-    BLOCK_COPY_WAIT,
-    COPIES,
-    LIVE,
-    NEVER,
-    PENDING,
-    REQUESTS,
-    WARP_SLOTS,
-)
+from emu.state import BLOCK_COPY_QUEUE, BLOCK_COPY_WAIT, COPIES, LIVE, NEVER, WARP_SLOTS
 from emu.units.chaos import C_ASYNC, C_COMMIT, at
 from emu.units.common import (
     DEFAULT,

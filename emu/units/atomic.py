@@ -13,9 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from emu.chip_state import ASK_ATOMIC, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, ld16, ld32, ld64, st16, st32, st64
-from emu.state import ASK_ATOMIC, PENDING, REQUESTS
 from emu.units.common import (
     DEFAULT,
     get32,

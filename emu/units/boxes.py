@@ -240,4 +240,3 @@ def deliver(S: Any, W: Any, k: int) -> None:
     else:
         copy(host, j.staging_at, j.bytes)
     touch(S, host, j.bytes)
-

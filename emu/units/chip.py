@@ -18,10 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from emu.compiled import compiled
-from emu.issue import result_times
-from emu.raw import copy, ld32, ld64, st32, st64, view
-from emu.state import (
+from emu.chip_state import (
     ARRAY,
     ASK_ATOMIC,
     ASK_COPY_ASYNC,
@@ -29,6 +26,16 @@ from emu.state import (
     ASK_COPY_OUT,
     ASK_CTA,
     ASK_LOAD,
+    HBM,
+    L2,
+    REQUESTS,
+    SERVER,
+    WRITES,
+)
+from emu.compiled import compiled
+from emu.issue import result_times
+from emu.raw import copy, ld32, ld64, st32, st64, view
+from emu.state import (
     ASKED,
     COPIES,
     CTA_SLOTS,
@@ -36,18 +43,13 @@ from emu.state import (
     FINISHED,
     FREE,
     GIVEN,
-    HBM,
     JOBS,
-    L2,
     NEVER,
     QUANTUM,
-    REQUESTS,
     RUNNING,
-    SERVER,
     SM,
     STORE_DONE,
     WARP_SLOTS,
-    WRITES,
 )
 from emu.units import atomic
 from emu.units.boxes import inner_range, outer_rows, source_row, write_box

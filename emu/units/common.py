@@ -15,22 +15,10 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import SEGMENT
 from emu.compiled import compiled
 from emu.raw import ld32, st64, view
-from emu.state import (
-    BLOCK_NONE,
-    COPY,
-    CTA,
-    FAULT,
-    JOB,
-    NEVER,
-    RT_INSTR,
-    SEGMENT,
-    TMAP,
-    WARP,
-    WARP_SLOTS,
-    WGROUP,
-)
+from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TMAP, WARP, WARP_SLOTS, WGROUP
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.chip_state import ASK_LOAD, ASK_STORE, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import is_ramp, load1, load2, load4, prefetch, store1, store2, store4
-from emu.state import ASK_LOAD, ASK_STORE, PENDING, REQUESTS
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.chip_state import ASK_CTA, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, fill, ld64, st32, st64
 from emu.stalls import Reason
 from emu.state import (
-    ASK_CTA,
     ASKED,
     BLOCK_NONE,
     COPIES,
@@ -20,7 +20,6 @@ from emu.state import (
     NEVER,
     PIPES,
     REGS,
-    REQUESTS,
     RING,
     STORE_READING,
     SUBPARTITIONS,

@@ -32,7 +32,16 @@ LANES = 32
 WORK_BYTES = 12 * ROW + FUSED_BYTES
 ROWS, WORDS = vector(F32, LANES), vector(I32, LANES)
 BYTES = KIND_S8  # stands for s8 and u8
-CASES = {(KIND_F16, 16), (KIND_F16, 8), (KIND_BF16, 16), (KIND_BF16, 8), (KIND_TF32, 8), (KIND_TF32, 4), (BYTES, 32), (BYTES, 16)}
+CASES = {
+    (KIND_F16, 16),
+    (KIND_F16, 8),
+    (KIND_BF16, 16),
+    (KIND_BF16, 8),
+    (KIND_TF32, 8),
+    (KIND_TF32, 4),
+    (BYTES, 32),
+    (BYTES, 16),
+}
 PER = {KIND_F16: 2, KIND_BF16: 2, KIND_TF32: 1, BYTES: 4}  # elements of a register
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import ASK_LOAD, PENDING, REQUEST, REQUEST_BYTES, REQUEST_DATA, REQUESTS
 from emu.compiled import compiled
 from emu.issue import gated_operands, operands
 from emu.raw import st64, view
-from emu.state import ASK_LOAD, GATED, LIVE, PENDING, REQUEST, REQUEST_BYTES, REQUEST_DATA, REQUESTS
+from emu.state import GATED, LIVE
 from emu.units.common import instrs_of, may_issue
 
 requests_of = view(REQUEST)

@@ -12,12 +12,11 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
 from emu.state import (
-    ASK_COPY_IN,
-    ASK_COPY_OUT,
     BLOCK_BULK_QUEUE,
     BLOCK_BULK_WAIT,
     FREE,
@@ -25,8 +24,6 @@ from emu.state import (
     LIVE,
     LOAD,
     NEVER,
-    PENDING,
-    REQUESTS,
     STORE_DONE,
     STORE_READING,
     STORE_WRITING,

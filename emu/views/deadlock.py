@@ -23,7 +23,9 @@ def deadlock(result: Result) -> str:
     waited = [s for s in found.barriers if s.asked or s.sources or s.kind != "mbarrier"]
     for text, ctas in _alike([(_barrier(state), state.cta) for state in waited]).items():
         lines += [text[0].replace("{}", _ctas(ctas)), *text[1:]]
-    others = [([f"    {s.name}, {{}}: {_phase(s)}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked]
+    others = [
+        ([f"    {s.name}, {{}}: {_phase(s)}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked
+    ]
     if others:
         lines.append("  mbarriers that nobody waits for")
         lines += [text[0].replace("{}", _ctas(ctas)) for text, ctas in _alike(others).items()]
@@ -61,7 +63,9 @@ def _barrier(state: BarrierState) -> list[str]:
 
 def _phase(state: BarrierState) -> str:
     arrivals = f"{state.expected - state.pending} of {state.expected} arrivals"
-    return f"phase {state.phase} (parity {state.parity}), {arrivals}" + (f", {state.bytes:,} bytes pending" if state.bytes else "")
+    return f"phase {state.phase} (parity {state.parity}), {arrivals}" + (
+        f", {state.bytes:,} bytes pending" if state.bytes else ""
+    )
 
 
 def _span(numbers: list[int]) -> str:
@@ -85,7 +89,9 @@ def _who(warps: list[StuckWarp]) -> str:
     groups: dict[tuple[int, ...], list[int]] = {}
     for cta in dict.fromkeys(w.cta for w in warps):
         groups.setdefault(tuple(sorted(w.warp for w in warps if w.cta == cta)), []).append(cta)
-    return "; ".join(f"{_ctas(ctas)} warp{'s' if len(own) > 1 else ''} {_span(list(own))}" for own, ctas in groups.items())
+    return "; ".join(
+        f"{_ctas(ctas)} warp{'s' if len(own) > 1 else ''} {_span(list(own))}" for own, ctas in groups.items()
+    )
 
 
 def ending(result: Result) -> str:

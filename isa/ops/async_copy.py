@@ -15,7 +15,9 @@ LDGSTS = unit(
     "loads", "stores",
 )  # fmt: skip
 LDGDEPBAR = unit("LDGDEPBAR", "->", "copy_commit", "copy_commit", "close the thread's group of copies", "barrier")
-DEPBAR = unit("DEPBAR.LE", "->", "copy_wait", "copy_wait", "imm: groups that may stay; bit 32 no copy at all", "barrier")
+DEPBAR = unit(
+    "DEPBAR.LE", "->", "copy_wait", "copy_wait", "imm: groups that may stay; bit 32 no copy at all", "barrier"
+)
 ARRIVES = unit(
     "ARRIVES.LDGSTSBAR", "u->", "copy_arrive", "copy_arrive", "mbarrier; imm: byte offset, bit 32 .noinc", "barrier"
 )
@@ -57,9 +59,7 @@ def _copy(e: Emitter, m: Match, read: Value, ignore: Value) -> None:
     e(LDGSTS, None, target, source, read, ignore, imm=copy_word(to, where, m.size))
 
 
-@instruction(
-    f"{_HEAD}{{, src_size}}{{, policy}};", sets=_SETS, types=_TYPES | {"src_size": "u32"}, ignored=_IGNORED
-)
+@instruction(f"{_HEAD}{{, src_size}}{{, policy}};", sets=_SETS, types=_TYPES | {"src_size": "u32"}, ignored=_IGNORED)
 def cp_async(e: Emitter, m: Match) -> None:
     """Copy `size` bytes from global to shared memory, asynchronously (PTX ISA 9.7.9.25.3.1).
 

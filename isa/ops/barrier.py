@@ -13,9 +13,15 @@ ALIGNED = 1
 _DOC = "barrier id, threads (0: all of the CTA that have not exited); imm 1: aligned"
 BAR_SYNC = unit("BAR.SYNC", "uu->", "bar", "bar_sync", _DOC, "barrier", "collective")
 BAR_ARV = unit("BAR.ARV", "uu->", "bar_arrive", "bar_arrive", _DOC, "barrier", "collective")
-BAR_RED = unit("BAR.RED", "uup->", "bar", "bar_red", "barrier id, threads, predicate; imm 1: aligned", "barrier", "collective")
-B2R = unit("B2R.RESULT", "->u", "b2r", "barrier_result", "threads whose predicate held at the warp's last barrier", "barrier")
-B2R_PRED = unit("B2R.RESULT.PRED", "->p", "b2r", "barrier_result", "imm 1: it held for all of them, 2: for any", "barrier")
+BAR_RED = unit(
+    "BAR.RED", "uup->", "bar", "bar_red", "barrier id, threads, predicate; imm 1: aligned", "barrier", "collective"
+)
+B2R = unit(
+    "B2R.RESULT", "->u", "b2r", "barrier_result", "threads whose predicate held at the warp's last barrier", "barrier"
+)
+B2R_PRED = unit(
+    "B2R.RESULT.PRED", "->p", "b2r", "barrier_result", "imm 1: it held for all of them, 2: for any", "barrier"
+)
 ALL, ANY = 1, 2
 
 _TYPES = {"a": "u32", "b": "u32"}

@@ -102,7 +102,9 @@ FP8 = {
     for relu in (False, True)
 }
 UNPACK = {
-    (type, high): _unpack_fp8(g, type.upper(), high) for type, g in (("e4m3", E4M3), ("e5m2", E5M2)) for high in (False, True)
+    (type, high): _unpack_fp8(g, type.upper(), high)
+    for type, g in (("e4m3", E4M3), ("e5m2", E5M2))
+    for high in (False, True)
 }
 
 # ---- forms ----------------------------------------------------------------------------------------

@@ -291,7 +291,9 @@ def min_max_packed(e: Emitter, m: Match) -> None:
     e(VIMNMX[m.form.opcode, m["T"]], m.d, m.a, m.b)
 
 
-@instruction("min.relu.T d, a, b;", "max.relu.T d, a, b;", sets={"T": ("s16x2", "s32")}, targets=("sm_90", "sm_90a", "sm_100a"))
+@instruction(
+    "min.relu.T d, a, b;", "max.relu.T d, a, b;", sets={"T": ("s16x2", "s32")}, targets=("sm_90", "sm_90a", "sm_100a")
+)
 def min_max_relu(e: Emitter, m: Match) -> None:
     """The smaller or larger (of each half), negative results made 0."""
     found = e.tmp()

@@ -16,7 +16,9 @@ IMMA = {
     32: unit("IMMA.16832", "L->L", "mma32", "mma", f"products of bytes, 32 deep: {_DOC}", "collective", "loads"),
     16: unit("IMMA.16816", "L->L", "mma16", "mma", f"products of bytes, 16 deep: {_DOC}", "collective", "loads"),
 }
-MOVM = unit("MOVM.16.MT88", "u->u", "movm", "movmatrix", "the transpose of an 8x8 matrix of 16-bit elements", "collective")
+MOVM = unit(
+    "MOVM.16.MT88", "u->u", "movm", "movmatrix", "the transpose of an 8x8 matrix of 16-bit elements", "collective"
+)
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "s8": 8, "u8": 8}
 

@@ -28,7 +28,9 @@ class Memory:
     `line`: lines down, `byte`: bytes along for each step of (l / 4, l % 4).  Lines are `stride` elements of `size` bytes apart.
     """
 
-    def __init__(self, e: Emitter, m: Match, size: int, default: int, line: tuple[int, int], byte: tuple[int, int]) -> None:
+    def __init__(
+        self, e: Emitter, m: Match, size: int, default: int, line: tuple[int, int], byte: tuple[int, int]
+    ) -> None:
         self.e = e
         self.space = next((w.split("::")[0] for w in m.mods if w.split("::")[0] in ("shared", "global")), "")
         lane, group, member = e.tmp(), e.tmp(), e.tmp()
@@ -251,7 +253,9 @@ def _declare() -> None:
         for d_type in ("f16", "f32"):
             for c_type in ("f16", "f32"):
                 kinds = {"a": "vec:b32:8", "b": "vec:b32:8"}
-                kinds |= {name: f"vec:{'b32:4' if t == 'f16' else 'f32:8'}" for name, t in (("d", d_type), ("c", c_type))}
+                kinds |= {
+                    name: f"vec:{'b32:4' if t == 'f16' else 'f32:8'}" for name, t in (("d", d_type), ("c", c_type))
+                }
                 instruction(f"{head}.{shape}.{d_type}.{c_type}{{.satfinite}} {operands}", types=kinds)(mma)
         for kind, wide in (("bf16", "f32"), ("s8", "s32"), ("u8", "s32")):
             kinds = {which: f"vec:b32:{_operand(shape, which, kind)[2]}" for which in "ab"}

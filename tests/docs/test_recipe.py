@@ -11,7 +11,9 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"`(?P<file>(?:isa|tests)/[\w/]+\.py)`[^`]*?(?:`[^`]*`[^`]*?)*?\n   ```python\n(?P<text>.*?)   ```\n", re.DOTALL)
+BLOCK = re.compile(
+    r"`(?P<file>(?:isa|tests)/[\w/]+\.py)`[^`]*?(?:`[^`]*`[^`]*?)*?\n   ```python\n(?P<text>.*?)   ```\n", re.DOTALL
+)
 
 
 def recipe() -> dict[str, str]:
@@ -35,9 +37,19 @@ def test_an_instruction_is_one_file_and_one_test(tmp_path: Path) -> None:
         assert not (ROOT / name).exists()
         (tmp_path / name).write_text(text)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(name for name in files if name.startswith("tests/"))]
+    test = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *(name for name in files if name.startswith("tests/")),
+    ]
     done = subprocess.run(test, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
     explain = "from emu.cli import execute; execute(['explain', 'vabsdiff4'])"
-    said = subprocess.run([sys.executable, "-c", explain], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    said = subprocess.run(
+        [sys.executable, "-c", explain], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert "on unsigned bytes" in said.stdout, said.stderr

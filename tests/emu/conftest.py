@@ -73,7 +73,13 @@ def one_sm() -> Machine:
 
 
 def run(
-    body: str, params: str = "", args: Sequence[Any] = (), *, shared: str = "", outside: str = "", directives: str = "",
+    body: str,
+    params: str = "",
+    args: Sequence[Any] = (),
+    *,
+    shared: str = "",
+    outside: str = "",
+    directives: str = "",
     **options: Any,
 ) -> Result:
     """Assemble and launch (block 32, at most a million cycles)."""
@@ -81,7 +87,9 @@ def run(
     return emu.launch(assemble(body, params, shared, outside, directives), args=args, **options)
 
 
-def step(kernel: Kernel, args: Sequence[Any], block: int, grid: Any = 1, shared_bytes: int = 0) -> StreamingMultiprocessor:
+def step(
+    kernel: Kernel, args: Sequence[Any], block: int, grid: Any = 1, shared_bytes: int = 0
+) -> StreamingMultiprocessor:
     """Run a kernel on one SM and keep the SM with all its state."""
     machine = one_sm()
     shape = _shape(kernel.program, machine, _three(grid), _three(block), shared_bytes)

@@ -34,9 +34,12 @@ def launch(ptx: Any, body: str, params: str, args: Any, sms: int, grid: Any, **o
 
 def test_a_flag_crosses_sms(ptx: Any) -> None:
     """CTA 0 writes data, fences, sets a flag; CTA 1 on another SM spins on the flag and then sees the data (PTX ISA 8)."""
-    body = INDEX + """setp.eq.u32 %p1, %r1, 1; @%p1 bra READER;
+    body = (
+        INDEX
+        + """setp.eq.u32 %p1, %r1, 1; @%p1 bra READER;
         nanosleep.u32 2000; mov.u32 %r5, 77; st.global.u32 [%data], %r5; fence.acq_rel.gpu; mov.u32 %r6, 1; st.global.u32 [%flag], %r6; bra DONE;
         READER: ld.global.u32 %r6, [%flag]; setp.eq.u32 %p2, %r6, 0; @%p2 bra READER; ld.global.u32 %r7, [%data]; st.global.u32 [%d1], %r7; DONE:"""
+    )
     out, data, flag = np.zeros(64, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint32)
     launch(ptx, body, "u64 out, u64 data, u64 flag", [out, data, flag], 2, 2)
     assert (out[32:] == 77).all()
@@ -51,7 +54,9 @@ def test_a_warp_sees_its_own_stores(ptx: Any, stride: int) -> None:
     out = np.zeros((32 * stride, 4), np.uint32)
     launch(ptx, body.replace("{100*k}", "100*k"), "u64 out", [out], 1, 1)
     lane = np.arange(32)
-    assert np.array_equal(out[::stride, 0], 2 * lane + 300) and np.array_equal(out[::stride, 2], (lane + 100 & ~0xFF) | 5)
+    assert np.array_equal(out[::stride, 0], 2 * lane + 300) and np.array_equal(
+        out[::stride, 2], (lane + 100 & ~0xFF) | 5
+    )
 
 
 def test_stores_of_one_cycle_are_in_the_order_of_sms(ptx: Any) -> None:
@@ -77,7 +82,14 @@ def test_ctas_start_breadth_first_and_free_slots_take_the_next(ptx: Any) -> None
 @pytest.mark.parametrize("ctas", [1, 2, 5, 16, 17])
 def test_every_cta_runs_once(ptx: Any, ctas: int) -> None:
     out = np.zeros(ctas * 32, np.uint32)
-    launch(ptx, INDEX + "ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; st.global.u32 [%d1], %r4;", "u64 out", [out], 2, ctas)
+    launch(
+        ptx,
+        INDEX + "ld.global.u32 %r4, [%d1]; add.u32 %r4, %r4, 1; st.global.u32 [%d1], %r4;",
+        "u64 out",
+        [out],
+        2,
+        ctas,
+    )
     assert (out == 1).all()
 
 
@@ -86,16 +98,27 @@ def test_waves(ptx: Any) -> None:
     cycles = {}
     for ctas in (4, 6, 8, 20):
         out = np.zeros(ctas * 32, np.uint32)
-        cycles[ctas] = launch(ptx, INDEX + "nanosleep.u32 3000; st.global.u32 [%d1], %r0;", "u64 out", [out], 4, ctas, shared_bytes=200_000).cycles
+        cycles[ctas] = launch(
+            ptx,
+            INDEX + "nanosleep.u32 3000; st.global.u32 [%d1], %r0;",
+            "u64 out",
+            [out],
+            4,
+            ctas,
+            shared_bytes=200_000,
+        ).cycles
     assert cycles[6] == cycles[8] and 1.9 < cycles[8] / cycles[4] < 2.2 and 4.7 < cycles[20] / cycles[4] < 5.4
 
 
 # ---- contention ----------------------------------------------------------------------------------------
 
-STREAM = INDEX + """mul.wide.u32 %d0, %r0, 16; mul.wide.u32 %d2, %r1, %bytes; add.u64 %d1, %data, %d0; add.u64 %d1, %d1, %d2; mov.u32 %r3, 0;
+STREAM = (
+    INDEX
+    + """mul.wide.u32 %d0, %r0, 16; mul.wide.u32 %d2, %r1, %bytes; add.u64 %d1, %data, %d0; add.u64 %d1, %d1, %d2; mov.u32 %r3, 0;
     TURN: .for k in (0, 8) { ld.global.v4.u32 {%r{10+4*k}, %r{11+4*k}, %r{12+4*k}, %r{13+4*k}}, [%d1 + 512*8*k]; }
     .for k in (0, 32) { xor.b32 %r9, %r9, %r{10+k}; } add.u64 %d1, %d1, 32768; add.u32 %r3, %r3, 32768; setp.lt.u32 %p1, %r3, %bytes; @%p1 bra TURN;
     mad.lo.u32 %r2, %r1, 256, %r0; mul.wide.u32 %d0, %r2, 4; add.u64 %d1, %out, %d0; st.global.u32 [%d1], %r9;"""
+)
 
 
 def rate(ptx: Any, sms: int, warm: bool, shared: bool = False) -> float:
@@ -114,8 +137,18 @@ def duration(ptx: Any, sms: int, each: int, warm: bool, shared: bool) -> int:
 
 def test_sms_share_l2_and_memory(ptx: Any) -> None:
     """The rates of the H200 (ldg128_throughput, hbm_read_bandwidth): alone, all with own data, all with the same, from HBM."""
-    alone, own, same, cold = rate(ptx, 1, True), rate(ptx, 132, True), rate(ptx, 132, True, shared=True), rate(ptx, 132, False)
-    assert alone > 60 and own == pytest.approx(35.8, rel=0.06) and same > 1.5 * own and cold == pytest.approx(17.3, rel=0.06)
+    alone, own, same, cold = (
+        rate(ptx, 1, True),
+        rate(ptx, 132, True),
+        rate(ptx, 132, True, shared=True),
+        rate(ptx, 132, False),
+    )
+    assert (
+        alone > 60
+        and own == pytest.approx(35.8, rel=0.06)
+        and same > 1.5 * own
+        and cold == pytest.approx(17.3, rel=0.06)
+    )
 
 
 def test_l2_forgets(ptx: Any) -> None:
@@ -127,7 +160,9 @@ def test_l2_forgets(ptx: Any) -> None:
         head, tail = STREAM.split("mov.u32 %r3, 0;")
         loop, end = tail.split("mad.lo.u32")
         again = f"{head} mov.u32 %r8, 0; mov.u64 %d3, %d1; ONCE: mov.u64 %d1, %d3; mov.u32 %r3, 0; {loop} add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 2; @%p2 bra ONCE; mad.lo.u32{end}"
-        counts[capacity] = launch(ptx, again, "u64 out, u64 data, u32 bytes", [out, data, 1 << 18], 1, 1, block=256, machine=small).cycles
+        counts[capacity] = launch(
+            ptx, again, "u64 out, u64 data, u32 bytes", [out, data, 1 << 18], 1, 1, block=256, machine=small
+        ).cycles
     assert counts[1 << 17] > 1.2 * counts[1 << 20]
 
 
@@ -165,9 +200,20 @@ def test_rounds_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_failures_on_one_of_many(ptx: Any) -> None:
     """A trap on SM 2, a deadlock on SM 1: the report names the CTA, on one thread and on two."""
-    for body, code in (("setp.eq.u32 %p1, %r1, 2; @%p1 trap;", 6), ("setp.ne.u32 %p1, %r1, 1; setp.ge.or.u32 %p1, %r0, 32, %p1; @%p1 bra ON; bar.sync 1, 64; ON:", 3)):
+    for body, code in (
+        ("setp.eq.u32 %p1, %r1, 2; @%p1 trap;", 6),
+        ("setp.ne.u32 %p1, %r1, 1; setp.ge.or.u32 %p1, %r0, 32, %p1; @%p1 bra ON; bar.sync 1, 64; ON:", 3),
+    ):
         for threads in (1, 2):
-            result = ptx.run(INDEX + body + "st.global.u32 [%d1], %r1;", "u64 out", [np.zeros(256, np.uint32)], block=64, machine=machine(4), grid=4, threads=threads)
+            result = ptx.run(
+                INDEX + body + "st.global.u32 [%d1], %r1;",
+                "u64 out",
+                [np.zeros(256, np.uint32)],
+                block=64,
+                machine=machine(4),
+                grid=4,
+                threads=threads,
+            )
             assert result.exit_code() == code, result
             if result.deadlock:
                 assert [w.cta for w in result.deadlock.warps] == [1]

@@ -32,10 +32,28 @@ LOOP = """.reg .b32 %delay; .reg .pred %q<12>; .let bits = BITS
     NEXT: bar.sync 0; add.u64 %d29, %d29, 8; xor.b32 %r97, %r97, 1; add.u32 %delay, %delay, 1; setp.lt.u32 %p9, %delay, 1 << bits; @%p9 bra AGAIN;"""
 
 
-def sweep(ptx: Any, bits: int, setup: str, start: str, probe: str, finish: str, params: str = "", args: Any = (), **options: Any) -> Any:
+def sweep(
+    ptx: Any,
+    bits: int,
+    setup: str,
+    start: str,
+    probe: str,
+    finish: str,
+    params: str = "",
+    args: Any = (),
+    **options: Any,
+) -> Any:
     """(cycles after the start, value seen) for every delay, in order of time; times cover every cycle."""
     out = np.zeros((1 << bits, 2), np.uint32)
-    parts = {"BITS": str(bits), "SETUP": setup, "START": start, "PROBE": probe, "FINISH": finish, "PREPARE": PREPARE, "DELAY": DELAY}
+    parts = {
+        "BITS": str(bits),
+        "SETUP": setup,
+        "START": start,
+        "PROBE": probe,
+        "FINISH": finish,
+        "PREPARE": PREPARE,
+        "DELAY": DELAY,
+    }
     body = re.sub("|".join(parts), lambda word: parts[word.group()], LOOP)
     result = ptx.run(body, f"u64 out{', ' if params else ''}{params}", [out, *args], **options)
     assert result.exit_code() == 0, result
@@ -196,11 +214,17 @@ PROGRAMS = [
 
 
 def shipped(name: str, defines: dict[str, Any], options: dict[str, Any]) -> Any:
-    return solve(programs.find(name).from_options(defines, **options), load_machine("h200", ("chip.sms=2",)), max_cycles=1_000_000)
+    return solve(
+        programs.find(name).from_options(defines, **options),
+        load_machine("h200", ("chip.sms=2",)),
+        max_cycles=1_000_000,
+    )
 
 
 @pytest.mark.parametrize(("name", "defines", "options"), PROGRAMS, ids=str)
-def test_results_of_programs_are_consistent_and_repeatable(name: str, defines: dict[str, Any], options: dict[str, Any]) -> None:
+def test_results_of_programs_are_consistent_and_repeatable(
+    name: str, defines: dict[str, Any], options: dict[str, Any]
+) -> None:
     first, second = shipped(name, defines, options), shipped(name, defines, options)
     assert validate(first) == [] and share(first, "misc") <= 0.01
     selected = sum(row["selected"] for row in first.stalls.values())
@@ -268,7 +292,10 @@ COUNTERS = [
 
 def outcome(sm: Any, args: list[Any]) -> dict[str, bytes]:
     """Everything that a run leaves: values, cycles, stalls."""
-    found = {name: getattr(sm, name).tobytes() for name in ("windows", "predicates", "shared", "mbars", "stalls", "warp_stalls")}
+    found = {
+        name: getattr(sm, name).tobytes()
+        for name in ("windows", "predicates", "shared", "mbars", "stalls", "warp_stalls")
+    }
     found |= {name: sm.sm[name].tobytes() for name in COUNTERS}
     found |= {f"warp {name}": sm.warps[name].tobytes() for name in ("last", "born", "exited")}
     arrays = [arg.array if isinstance(arg, TensorMap) else arg for arg in args]

@@ -20,7 +20,11 @@ INIT = """mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; setp.eq.u32 %p1, %r0, 0; @%p
 
 def stuck(ptx: Any, body: str, *args: Any, **options: Any) -> Any:
     result = ptx.run(body, *args, shared=SHARED, **({"block": 64} | options))
-    assert result.deadlock is not None and result.exit_code() == 3 and not [f for f in result.findings if f.severity != "info"]
+    assert (
+        result.deadlock is not None
+        and result.exit_code() == 3
+        and not [f for f in result.findings if f.severity != "info"]
+    )
     return result.deadlock
 
 
@@ -36,17 +40,25 @@ def test_a_skipped_arrival(ptx: Any) -> None:
     assert deadlock.cycle < 10_000 and "2 warps" in deadlock.message
     assert [(w.cta, w.warp, w.role) for w in deadlock.warps] == [(0, 0, "consumer"), (0, 1, "consumer")]
     for warp in deadlock.warps:
-        assert "(full)" in warp.waits_for and "parity 1, current parity 1" in warp.waits_for and "1 of 2 arrivals" in warp.waits_for
+        assert (
+            "(full)" in warp.waits_for
+            and "parity 1, current parity 1" in warp.waits_for
+            and "1 of 2 arrivals" in warp.waits_for
+        )
         assert "mbarrier" in warp.instruction and warp.location.startswith("<text>:")
 
 
-@pytest.mark.parametrize(("expected", "words"), [(2048, "pending: 1024 bytes"), (512, "expect_tx for 512 bytes more: copies brought more")])
+@pytest.mark.parametrize(
+    ("expected", "words"), [(2048, "pending: 1024 bytes"), (512, "expect_tx for 512 bytes more: copies brought more")]
+)
 def test_wrong_bytes(ptx: Any, expected: int, words: str) -> None:
     body = f"""{INIT} setp.ne.u32 %p2, %r0, 0; @%p2 bra WAIT; mov.u32 %r2, 0; mov.u32 %r3, box;
         mbarrier.arrive.expect_tx.shared.b64 _, [full + 8], {expected}; tma.load.2d [%r3], [%map, {{%r2, %r2}}], [full + 8];
         WAIT: mbarrier.wait [full + 8], 0;"""
     deadlock = stuck(ptx, body, "tensormap map", [TensorMap(np.zeros((8, 32), np.uint32), (32, 8), 0)])
-    assert len(deadlock.warps) == 2 and all("(full + 8)" in w.waits_for and words in w.waits_for for w in deadlock.warps)
+    assert len(deadlock.warps) == 2 and all(
+        "(full + 8)" in w.waits_for and words in w.waits_for for w in deadlock.warps
+    )
 
 
 def test_wait_by_state_and_by_one_lane(ptx: Any) -> None:
@@ -79,7 +91,9 @@ def test_a_wgmma_that_one_warp_leaves_out(ptx: Any) -> None:
         SKIP: wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
     deadlock = stuck(ptx, body, block=128)
     assert [w.warp for w in deadlock.warps] == [1, 2, 3]
-    assert {w.waits_for for w in deadlock.warps} == {"wgmma: the next one has been issued by 3 of the warpgroup's 4 warps"}
+    assert {w.waits_for for w in deadlock.warps} == {
+        "wgmma: the next one has been issued by 3 of the warpgroup's 4 warps"
+    }
 
 
 def test_stalls_go_on_until_the_deadlock(ptx: Any) -> None:

@@ -52,9 +52,24 @@ def operands(seeds: range) -> dict[int, int]:
     for seed in seeds:
         rng = random.Random(seed)
         array, target = np.zeros((64, 64), np.uint16), np.zeros(64, np.uint64)
-        near = [0x200_0000_0000, 0x7000_0000_0000, 0x7E00_0000_0000, 0x7F00_0000_0400, 0x7F00_0000_1400, 0x400, 0x1400, 0x1000080040, 2**63, 2**64 - 1, 0]
+        near = [
+            0x200_0000_0000,
+            0x7000_0000_0000,
+            0x7E00_0000_0000,
+            0x7F00_0000_0400,
+            0x7F00_0000_1400,
+            0x400,
+            0x1400,
+            0x1000080040,
+            2**63,
+            2**64 - 1,
+            0,
+        ]
         target[:5] = [
-            (rng.choice(near) + rng.choice([0, 16, 64, -16, 1, 8, 2**31, 4096])) % 2**64 if rng.random() < 0.8 else rng.getrandbits(64) for _ in range(5)
+            (rng.choice(near) + rng.choice([0, 16, 64, -16, 1, 8, 2**31, 4096])) % 2**64
+            if rng.random() < 0.8
+            else rng.getrandbits(64)
+            for _ in range(5)
         ]
         for kernel in kernels:
             result = emu.launch(kernel, block=128, args=[TensorMap(array, (64, 8), 128), target], max_cycles=20_000)
@@ -66,7 +81,9 @@ def in_a_process(call: str) -> dict[int, int]:
     """Exit codes of a batch in a process of its own, so that a crash fails the test and does not end the run."""
     load = f"import importlib.util as u; s = u.spec_from_file_location('fuzz', {__file__!r}); m = u.module_from_spec(s)"
     code = f"{load}; s.loader.exec_module(m); print(dict(m.{call}))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert run.returncode == 0, (run.returncode, run.stderr[-3000:])
     codes: dict[int, int] = ast.literal_eval(run.stdout.splitlines()[-1])
     assert set(codes) <= {0, 1, 3, 5, 6}, codes

@@ -34,14 +34,26 @@ def test_variable_latency_is_left_to_the_scoreboard(ptx: Any) -> None:
 
 
 def test_gaps_do_not_cross_blocks(ptx: Any) -> None:
-    rt, names, _ = linked(ptx, "mov.u32 %r1, %tid.x; AGAIN: mul.lo.u32 %r1, %r1, %r1; NEXT: add.u32 %r1, %r1, 1; bra AGAIN;")
+    rt, names, _ = linked(
+        ptx, "mov.u32 %r1, %tid.x; AGAIN: mul.lo.u32 %r1, %r1, %r1; NEXT: add.u32 %r1, %r1, 1; bra AGAIN;"
+    )
     assert (rt["stall"] >= 1).all() and len(rt) == len(names)
 
 
 def test_flags(ptx: Any) -> None:
-    rt, names, _ = linked(ptx, "ld.global.v2.u32 {%r1, %r2}, [%p]; mov.u64 %d1, %clock64; st.global.v2.u32 [%p + 8], {%r1, %r2}; st.global.u64 [%p], %d1;", "u64 p")
+    rt, names, _ = linked(
+        ptx,
+        "ld.global.v2.u32 {%r1, %r2}, [%p]; mov.u64 %d1, %clock64; st.global.v2.u32 [%p + 8], {%r1, %r2}; st.global.u64 [%p], %d1;",
+        "u64 p",
+    )
     flags = dict(zip(names, rt["flags"], strict=True))
-    assert flags["LDG"] & LOADS and flags["CS2R"] & HAS_D and flags["CS2R"] & PAIR and not flags["STG"] & (LOADS | HAS_D) and flags["EXIT"] & BRANCH
+    assert (
+        flags["LDG"] & LOADS
+        and flags["CS2R"] & HAS_D
+        and flags["CS2R"] & PAIR
+        and not flags["STG"] & (LOADS | HAS_D)
+        and flags["EXIT"] & BRANCH
+    )
 
 
 WAIT = "mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;"

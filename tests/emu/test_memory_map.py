@@ -36,7 +36,20 @@ def test_scalars(ptx: Any, kind: str, value: Any, data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("u8", 256), ("s8", 128), ("s8", -129), ("u32", 2**32), ("s32", 2**31), ("u64", 2**64), ("u32", -(2**32)), ("u32", "x"), ("u32", None), ("u32", 1.5), ("f32", "pi"), ("s64", 2**63)],
+    [
+        ("u8", 256),
+        ("s8", 128),
+        ("s8", -129),
+        ("u32", 2**32),
+        ("s32", 2**31),
+        ("u64", 2**64),
+        ("u32", -(2**32)),
+        ("u32", "x"),
+        ("u32", None),
+        ("u32", 1.5),
+        ("f32", "pi"),
+        ("s64", 2**63),
+    ],
 )
 def test_scalars_that_do_not_fit(ptx: Any, kind: str, value: Any) -> None:
     with pytest.raises(LaunchError, match=r"a is a \.|cannot be given"):
@@ -85,7 +98,9 @@ def test_empty_and_foreign_arrays(ptx: Any) -> None:
             self.array, self.__array_interface__, self.ndim = array, array.__array_interface__, array.ndim
 
     array = np.zeros(4, np.uint32)
-    result = ptx.run("mov.u32 %r1, 5; st.global.u32 [%b + 4], %r1;", "u64 a, u64 b", [np.zeros(0, np.uint8), Foreign(array)], block=1)
+    result = ptx.run(
+        "mov.u32 %r1, 5; st.global.u32 [%b + 4], %r1;", "u64 a, u64 b", [np.zeros(0, np.uint8), Foreign(array)], block=1
+    )
     assert not result.findings and array.tolist() == [0, 5, 0, 0]
     result = ptx.run("ld.global.u8 %r1, [%a];", "u64 a", [np.zeros(0, np.uint8)], block=1)
     assert [f.rule for f in result.findings] == ["MEM103"]
@@ -132,7 +147,9 @@ def test_addresses_of_parameters_and_variables_are_described(ptx: Any) -> None:
     result = ptx.run("mov.b64 %d1, n; cvta.param.u64 %d1, %d1; st.u32 [%d1], %r1;", "u32 m, u32 n", [3, 4], block=1)
     (finding,) = [f for f in result.findings if f.severity == "fault"]
     assert "in the parameter n" in finding.message and "may be written" in finding.message
-    memory = MemoryMap(emu.load(text=".version 8.6 .target sm_90a .address_size 64 .const .u32 c[4]; .entry k() { ret; }").program)
+    memory = MemoryMap(
+        emu.load(text=".version 8.6 .target sm_90a .address_size 64 .const .u32 c[4]; .entry k() { ret; }").program
+    )
     assert memory.describe(GLOBAL_BASE + 15) == "in the program's .const and .global variables"
     assert memory.describe(GLOBAL_BASE + 16) == "no array is near"
 

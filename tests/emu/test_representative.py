@@ -47,7 +47,18 @@ def test_one_and_a_half_waves_of_loops_of_different_length(ptx: Any) -> None:
 
     def run(mode: str) -> Any:
         args = [np.zeros(ctas * 128, np.float32), turns]
-        return ptx.run(LOOP, "u64 out, u64 turns", args, machine=machine(), grid=ctas, block=128, shared_bytes=200_000, mode=mode, classes=turns.tolist(), max_cycles=None)
+        return ptx.run(
+            LOOP,
+            "u64 out, u64 turns",
+            args,
+            machine=machine(),
+            grid=ctas,
+            block=128,
+            shared_bytes=200_000,
+            mode=mode,
+            classes=turns.tolist(),
+            max_cycles=None,
+        )
 
     full, part = both(run)
     assert len(part.executed) < ctas and set(turns[part.executed].tolist()) == {400, 700}
@@ -59,7 +70,17 @@ def test_many_waves_with_several_ctas_an_sm(ptx: Any) -> None:
 
     def run(mode: str) -> Any:
         args = [np.zeros(ctas * 128, np.float32), np.full(ctas, 100, np.uint32)]
-        return ptx.run(LOOP, "u64 out, u64 turns", args, machine=machine(), grid=ctas, block=128, shared_bytes=50_000, mode=mode, max_cycles=None)
+        return ptx.run(
+            LOOP,
+            "u64 out, u64 turns",
+            args,
+            machine=machine(),
+            grid=ctas,
+            block=128,
+            shared_bytes=50_000,
+            mode=mode,
+            max_cycles=None,
+        )
 
     both(run)
 
@@ -79,7 +100,9 @@ def test_gemm() -> None:
 # ---- its parts -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kinds", "slots", "sms"), [([0] * 500, 1, 132), ([0] * 100 + [1] * 400, 2, 132), (list(range(10)) * 100, 4, 132)])
+@pytest.mark.parametrize(
+    ("kinds", "slots", "sms"), [([0] * 500, 1, 132), ([0] * 100 + [1] * 400, 2, 132), (list(range(10)) * 100, 4, 132)]
+)
 def test_a_sample_stands_for_the_grid(kinds: list[int], slots: int, sms: int) -> None:
     sample = choose(kinds, slots, sms)
     assert sample is not None and list(sample.ctas) == sorted(set(sample.ctas))

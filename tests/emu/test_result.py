@@ -15,7 +15,33 @@ from emu.result import Deadlock, Finding, Issue, Numerics, Problem, Result, Stuc
 from emu.stalls import REASONS
 
 # The fields that others rely on.
-FIELDS = ["schema", "warpsmith_version", "kernel", "machine", "mode", "problem", "cycles", "cycles_elapsed", "time_us", "clock_mhz", "tflops", "tensor_utilization", "pipes", "warp_instructions", "instruction_mix", "host_seconds", "warp_instructions_per_second", "numerics", "registers_per_thread", "shared_bytes", "occupancy", "stalls", "issue", "findings", "deadlock"]
+FIELDS = [
+    "schema",
+    "warpsmith_version",
+    "kernel",
+    "machine",
+    "mode",
+    "problem",
+    "cycles",
+    "cycles_elapsed",
+    "time_us",
+    "clock_mhz",
+    "tflops",
+    "tensor_utilization",
+    "pipes",
+    "warp_instructions",
+    "instruction_mix",
+    "host_seconds",
+    "warp_instructions_per_second",
+    "numerics",
+    "registers_per_thread",
+    "shared_bytes",
+    "occupancy",
+    "stalls",
+    "issue",
+    "findings",
+    "deadlock",
+]
 
 counts = st.integers(0, 2**53)
 shares = st.floats(0, 1)

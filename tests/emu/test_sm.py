@@ -27,7 +27,11 @@ def test_occupancy(ptx: Any, threads: int, registers: int, shared: int, ctas: in
 
 def test_registers_come_in_units(ptx: Any) -> None:
     assert entry_registers(ptx.assemble("", directives=".maxnreg 33").program, ptx.machine()) == 40
-    for block, count in ((256, 256), (512, 128), (1024, 64)):  # what a block leaves of the file: the rest would be spilled
+    for block, count in (
+        (256, 256),
+        (512, 128),
+        (1024, 64),
+    ):  # what a block leaves of the file: the rest would be spilled
         program = replace(ptx.assemble("", directives=f".reqntid {block}").program, registers=300)
         assert entry_registers(program, ptx.machine()) == count and occupancy(program, ptx.machine(), block, 1024) == 1
 
@@ -44,6 +48,10 @@ def test_aligned(boundary: int) -> None:
 
 
 def test_state_stays_for_a_look(ptx: Any) -> None:
-    sm = ptx.step(ptx.assemble("mov.u32 %r1, cell; mov.u32 %r2, 77; st.shared.u32 [%r1], %r2;", shared=".shared .b32 cell;"), [], 32)
+    sm = ptx.step(
+        ptx.assemble("mov.u32 %r1, cell; mov.u32 %r2, 77; st.shared.u32 [%r1], %r2;", shared=".shared .b32 cell;"),
+        [],
+        32,
+    )
     assert sm.shared[1024:1028].view(np.uint32)[0] == 77 and sm.sm["live_warps"][0] == 0
     assert not hasattr(sm.shed(), "shared")

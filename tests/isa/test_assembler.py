@@ -88,10 +88,16 @@ def test_immediates_are_listed_in_words():
     }
     registers = ".reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<8>; .shared .b8 s[64];"
     for text, words in wanted.items():
-        program = assemble(text=f".version 8.6 .target sm_90a .address_size 64 .entry k() {{ {registers} {text} st.global.u32 [%d7], %r1; }}").program()
+        program = assemble(
+            text=f".version 8.6 .target sm_90a .address_size 64 .entry k() {{ {registers} {text} st.global.u32 [%d7], %r1; }}"
+        ).program()
         assert words in listing(program), (text, listing(program))
     # those of a scheduler's or a table's own kind stay numbers
-    assert "0xc0" in listing(assemble(text=SAXPY.replace("mov.u32 %r4, %tid.x;", "mov.u32 %r4, %tid.x; lop3.b32 %r4, %r4, %r3, %r2, 0xc0;")).program())
+    assert "0xc0" in listing(
+        assemble(
+            text=SAXPY.replace("mov.u32 %r4, %tid.x;", "mov.u32 %r4, %tid.x; lop3.b32 %r4, %r4, %r3, %r2, 0xc0;")
+        ).program()
+    )
 
 
 def test_a_register_that_is_always_set_to_one_constant_is_that_constant():

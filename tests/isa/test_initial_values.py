@@ -39,7 +39,9 @@ def test_addresses(ptxas) -> None:
         assert accepted, messages
 
 
-@pytest.mark.parametrize("variables", [".global .u64 p = later; .global .u32 later;", ".global .u32 p = data;", ".global .u64 p = nothing;"])
+@pytest.mark.parametrize(
+    "variables", [".global .u64 p = later; .global .u32 later;", ".global .u32 p = data;", ".global .u64 p = nothing;"]
+)
 def test_addresses_that_cannot_be(variables) -> None:
     with pytest.raises(AssemblyError, match="'p' cannot hold the address"):
         assemble(text=TEXT.format(variables=variables, body=""))

@@ -223,7 +223,9 @@ def test_register_types_follow_ptxas(ptxas):
         assert ptxas(kernel(line), "sm_90a")[0] == compatible(kind, declared, relaxed=False), line
 
 
-@pytest.mark.parametrize(("line", "words"), [("vadd.u32.u32.u32 %r1, %r2, %r3;", "bfe"), ("istypep.texref %p1, %rd1;", "")])
+@pytest.mark.parametrize(
+    ("line", "words"), [("vadd.u32.u32.u32 %r1, %r2, %r3;", "bfe"), ("istypep.texref %p1, %rd1;", "")]
+)
 def test_what_is_not_implemented_has_a_remedy(line, words):
     (finding,) = error(line).diagnostics
     assert "is not implemented" in finding.message

@@ -27,7 +27,9 @@ TILES: tuple[dict[str, Define], ...] = (
 )  # fmt: skip
 
 
-def run(defines: dict[str, Define] | None = None, name: str = "fa2", machine: str = "h200", sms: int = 2, **options: Any) -> Result:
+def run(
+    defines: dict[str, Define] | None = None, name: str = "fa2", machine: str = "h200", sms: int = 2, **options: Any
+) -> Result:
     problem = programs.find(name).from_options(defines, **options)
     result = solve(problem, load_machine(machine, (f"chip.sms={sms}",)), max_cycles=3_000_000)
     assert result.deadlock is None
@@ -57,7 +59,9 @@ def test_shapes(options: dict[str, Any], ftz: int) -> None:
 @pytest.mark.parametrize("defines", TILES, ids=str)
 def test_tiles(defines: dict[str, Define]) -> None:
     given = {name: value for name, value in defines.items() if name.endswith("TILE")}
-    run(given, seqlen=150, seqlen_k=220, heads=1, head_dim=int(defines.get("HEAD_DIM", 128)), causal="CAUSAL" in defines)
+    run(
+        given, seqlen=150, seqlen_k=220, heads=1, head_dim=int(defines.get("HEAD_DIM", 128)), causal="CAUSAL" in defines
+    )
 
 
 def test_a100() -> None:
@@ -81,7 +85,10 @@ def combinations() -> list[dict[str, Define]]:
     return [dict(zip(SWITCHES, v, strict=True)) for v in values] + list(TILES)
 
 
-FA1 = [dict(zip(("HEAD_DIM", "DTYPE", "FTZ"), v, strict=True)) for v in itertools.product((64, 128), ("f16", "bf16"), (0, 1))]
+FA1 = [
+    dict(zip(("HEAD_DIM", "DTYPE", "FTZ"), v, strict=True))
+    for v in itertools.product((64, 128), ("f16", "bf16"), (0, 1))
+]
 EVERY = [("fa2", d) for d in combinations()] + [("fa1", d) for d in (*FA1, {"KV_TILE": 16})]
 
 

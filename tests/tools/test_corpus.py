@@ -62,8 +62,19 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 def test_the_page_counts_and_lists() -> None:
-    row = {"file": "k.sm_90a.ptx", "target": "sm_90a", "verdict": "right", "reason": "", "cycles": 1500, "card_cycles": 1000}
+    row = {
+        "file": "k.sm_90a.ptx",
+        "target": "sm_90a",
+        "verdict": "right",
+        "reason": "",
+        "cycles": 1500,
+        "card_cycles": 1000,
+    }
     row |= {"ratio": 1.5, "warm_cycles": 900, "warp_instructions": 90, "card_warp_instructions": 100}
     refused = row | {"verdict": "refused", "reason": "tex.2d, vadd.s32", "ratio": None}
-    assert counted([row, refused]).splitlines()[2:] == ["| sm_90a | 2 | 1 | 1 | 0 | 0 |", "", "Refused for: `tex.2d`, `vadd.s32`."]
+    assert counted([row, refused]).splitlines()[2:] == [
+        "| sm_90a | 2 | 1 | 1 | 0 | 0 |",
+        "",
+        "Refused for: `tex.2d`, `vadd.s32`.",
+    ]
     assert cycles([row, refused]).splitlines()[2] == "| k | 1,000 | 1,500 | 1.500 | 900 | 0.900 | 100 | 90 |"

@@ -58,7 +58,9 @@ def test_the_parent_names_the_mutant(verdict: str, monkeypatch: pytest.MonkeyPat
     started = subprocess.Popen
     monkeypatch.setattr(fuzzer, "CPU_SECONDS", 0.2)
     monkeypatch.setattr(fuzzer.Worker, "line", lambda self, wait, line=fuzzer.Worker.line: line(self, 0.1))
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **rest: started([sys.executable, "-c", WORKERS[verdict]], **rest))
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda command, **rest: started([sys.executable, "-c", WORKERS[verdict]], **rest)
+    )
     tally = fuzzer.fuzz(7, 1, [])
     assert [(row["seed"], row["verdict"]) for row in tally.findings] == [(7, verdict)]
 

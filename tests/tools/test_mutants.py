@@ -72,7 +72,9 @@ def test_o_free_keeps_v_off_o() -> None:
 
 def test_the_first_token_must_be_given() -> None:
     """Property 4: without the first arrival the warpgroups wait for each other's token."""
-    (found,) = [bench().judge(m, 0) for m in every() if m.what == "drop the bar.arrive" and m.place.startswith("fa3.mptx")]
+    (found,) = [
+        bench().judge(m, 0) for m in every() if m.what == "drop the bar.arrive" and m.place.startswith("fa3.mptx")
+    ]
     assert found.how == "deadlock" and found.rule == "MB201"
 
 
@@ -96,7 +98,10 @@ def test_a_token_for_both_costs_exclusion_only() -> None:
         assert right or (result.deadlock is not None and "NB102" in {c.rule for c in result.deadlock.causes})
 
 
-@pytest.mark.parametrize(("what", "barrier"), [("count one less", "K_EMPTY"), ("count one more", "V_EMPTY"), ("count a warp more", "barrier 1")])
+@pytest.mark.parametrize(
+    ("what", "barrier"),
+    [("count one less", "K_EMPTY"), ("count one more", "V_EMPTY"), ("count a warp more", "barrier 1")],
+)
 def test_counts_that_do_not_match_show(what: str, barrier: str) -> None:
     """Property 8, on fa3's barriers: early release is a wrong result or a lapped waiter, a late one a hang."""
     found = judge(what, barrier, 3)

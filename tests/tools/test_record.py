@@ -166,4 +166,7 @@ def test_cases_to_compare_are_saved(tmp_path: Path) -> None:
 def test_vectors_tell_results_from_operands() -> None:
     """The files of tests/golden/numerics; the tests that read them exist."""
     assert all((Path(__file__).parents[1] / name).is_file() for name in vectors.TESTS)
-    assert [n for n in ("a", "c", "x", "f16.A", "w_f16.D", "ex2.in", "ex2", "cvt.dense_x") if vectors.is_result(n)] == ["w_f16.D", "ex2"]
+    assert [n for n in ("a", "c", "x", "f16.A", "w_f16.D", "ex2.in", "ex2", "cvt.dense_x") if vectors.is_result(n)] == [
+        "w_f16.D",
+        "ex2",
+    ]

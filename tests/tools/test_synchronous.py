@@ -26,7 +26,11 @@ def test_recorded_runs_can_be_run() -> None:
     assert len({e.name for e in entries}) == len(entries) == 19
     for e in entries:
         problem = programs.find(e.program).from_options(e.defines, **e.options)
-        assert isinstance(problem, Attention) and e.cycles > 0 and e.rel_error < (3e-3 if problem.dtype == "bf16" else 3e-4)
+        assert (
+            isinstance(problem, Attention)
+            and e.cycles > 0
+            and e.rel_error < (3e-3 if problem.dtype == "bf16" else 3e-4)
+        )
 
 
 def test_library_has_every_column() -> None:
@@ -52,4 +56,6 @@ def test_cycles_stay_near_the_card(options: dict[str, Any], ftz: int) -> None:
 )
 def test_one_sm_stands_for_the_busiest(name: str, options: dict[str, Any]) -> None:
     whole = solve(programs.find(name).from_options(**options), synchronous.machine(sms=3))
-    assert synchronous.share(name, {}, options, synchronous.machine(sms=1), 3).cycles == pytest.approx(whole.cycles, rel=0.06)
+    assert synchronous.share(name, {}, options, synchronous.machine(sms=1), 3).cycles == pytest.approx(
+        whole.cycles, rel=0.06
+    )

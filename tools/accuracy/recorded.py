@@ -1,7 +1,7 @@
 """What an H200 did: the shipped programs as recorded by `tools.record`, and FlashAttention-3 under Nsight Compute.
 
-    python -m tools.accuracy.recorded results.json [more.json ...]      # rewrite tests/golden/h200/programs.json
-    python -m tools.accuracy.recorded --synchronous results.json        # ... programs-sync.json
+python -m tools.accuracy.recorded results.json [more.json ...]      # rewrite tests/golden/h200/programs.json
+python -m tools.accuracy.recorded --synchronous results.json        # ... programs-sync.json
 """
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ def main(argv: list[str] | None = None) -> int:
         if time.monotonic() - begin > options.seconds:
             break
     took = time.monotonic() - begin
-    print(f"{sum(counts.values()):,} programs in {took:.0f} s: {', '.join(f'{n:,} {how}' for how, n in sorted(counts.items()))}")
+    print(
+        f"{sum(counts.values()):,} programs in {took:.0f} s: {', '.join(f'{n:,} {how}' for how, n in sorted(counts.items()))}"
+    )
     return 0
 
 

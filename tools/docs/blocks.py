@@ -1,8 +1,8 @@
 """Marked blocks of a page, whose content a tool writes.
 
-    <!-- begin NAME -->
-    ...
-    <!-- end NAME -->
+<!-- begin NAME -->
+...
+<!-- end NAME -->
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def main(argv: list[str] | None = None) -> int:
     for k, line in enumerate(lines) if args.show else ():
         error = problem(line, args.target)
         if (error is None) == (k in bad):
-            print(f"{'too much' if error is None else 'missing'}: {line}  {error.diagnostics[0].message if error else ''}")
+            print(
+                f"{'too much' if error is None else 'missing'}: {line}  {error.diagnostics[0].message if error else ''}"
+            )
     return 0
 
 

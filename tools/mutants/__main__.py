@@ -59,7 +59,9 @@ class Bench:
         self.problem: Problem = programs.find(name).from_options(defines, **options)
         self.path = self.problem.kernel_path
         self.machine: Machine = load_machine("h200", ("chip.sms=1",))
-        self.module: Module = expand(self.path.read_text(), str(self.path), dict(self.problem.defines), (self.path.parent,))
+        self.module: Module = expand(
+            self.path.read_text(), str(self.path), dict(self.problem.defines), (self.path.parent,)
+        )
         self.inputs = self.problem.make_inputs(3)
 
     def mutants(self) -> Iterator[Mutant]:

@@ -30,7 +30,9 @@ class _Launcher:
         parameters = [np.uint64(out).tobytes(), np.uint64(data).tobytes(), np.uint32(turns).tobytes()]
         if bench.box is not None:
             parameters.append(self._map(bench))
-        self._gpu.launch(self._functions[bench.text], (bench.ctas, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters)
+        self._gpu.launch(
+            self._functions[bench.text], (bench.ctas, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters
+        )
         self._gpu.synchronize()
         self._gpu.read(out, table)
         self._gpu.free(out)

@@ -68,7 +68,9 @@ def test_phases_alternate(count: int, phases: int) -> None:
 def test_arrivals_commute(parts: list[int], random: Any) -> None:
     """9.7.13.15.13: their order does not matter."""
     shuffled = random.sample(parts, len(parts))
-    assert word(sum(parts) + 1, *(("arrive", n) for n in parts)) == word(sum(parts) + 1, *(("arrive", n) for n in shuffled))
+    assert word(sum(parts) + 1, *(("arrive", n) for n in parts)) == word(
+        sum(parts) + 1, *(("arrive", n) for n in shuffled)
+    )
 
 
 @QUICK
@@ -92,7 +94,7 @@ def test_a_drop_lowers_this_phase_and_all_later_ones(count: int, drop: int) -> N
 @given(st.integers(0, 3), COUNTS)
 def test_init_forgets(phases: int, count: int) -> None:
     """9.7.13.15.9: whatever came before, an initialised barrier is fresh."""
-    body = f"""mov.u32 %r0, bar; {f'mbarrier.init.shared.b64 [%r0], 1; {"mbarrier.arrive.shared.b64 _, [%r0];" * phases} mbarrier.inval.shared.b64 [%r0];' if phases else ''}
+    body = f"""mov.u32 %r0, bar; {f"mbarrier.init.shared.b64 [%r0], 1; {"mbarrier.arrive.shared.b64 _, [%r0];" * phases} mbarrier.inval.shared.b64 [%r0];" if phases else ""}
         mbarrier.init.shared.b64 [%r0], {count}; mbarrier.test_wait.parity.shared.b64 %p1, [%r0], 0; mbarrier.inval.shared.b64 [%r0];
         ld.shared.u64 %d0, [%r0]; st.global.u64 [%out], %d0;"""
     out = np.zeros(1, np.uint64)
@@ -189,8 +191,19 @@ def test_pending_count_of_a_state_is_that_before_the_arrival(count: int, arrival
     """9.7.13.15.17."""
     out = np.zeros(8, np.uint32)
     arrivals = min(arrivals, count)
-    steps = "".join(f"mbarrier.arrive.shared.b64 %d0, [bar]; mbarrier.pending_count.b64 %r0, %d0; st.global.u32 [%out + {4 * k}], %r0;" for k in range(arrivals))
-    T.assert_clean(T.run(f"mbarrier.init.shared.b64 [bar], {count}; {steps}", out, params="u64 out", shared=".shared .align 8 .b64 bar;", block=1))
+    steps = "".join(
+        f"mbarrier.arrive.shared.b64 %d0, [bar]; mbarrier.pending_count.b64 %r0, %d0; st.global.u32 [%out + {4 * k}], %r0;"
+        for k in range(arrivals)
+    )
+    T.assert_clean(
+        T.run(
+            f"mbarrier.init.shared.b64 [bar], {count}; {steps}",
+            out,
+            params="u64 out",
+            shared=".shared .align 8 .b64 bar;",
+            block=1,
+        )
+    )
     assert out[:arrivals].tolist() == [count - k for k in range(arrivals)]
 
 
@@ -288,5 +301,7 @@ def test_a_producer_leads_by_no_more_than_the_ring_has_stages(stages: int, items
 def test_a_ring_without_empty_barriers_loses_items(stages: int, items: int) -> None:
     """9.7.13.15.4: why the producer has to wait; the model knows all ways in which it may go wrong."""
     program = Pipeline(1, min(items, 4)).program()
-    hasty = BarrierProgram(program.counts, (tuple(op for op in program.warps[0] if op.kind != "wait"), program.warps[1]))
+    hasty = BarrierProgram(
+        program.counts, (tuple(op for op in program.warps[0] if op.kind != "wait"), program.warps[1])
+    )
     assert execute(hasty) in outcomes(hasty) and len(outcomes(hasty)) > 1

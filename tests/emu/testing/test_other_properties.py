@@ -77,21 +77,34 @@ BRANCHES = """mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 1; setp.eq.u32 %p0, %r1, 0;
 def test_a_warp_may_come_in_parts_where_alignment_is_not_promised() -> None:
     """9.7.13.1: barrier without .aligned waits for all threads of the warp; bar is aligned and must not diverge."""
     out = np.zeros(64, np.uint32)
-    T.assert_clean(T.run(BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; barrier.sync 3, 64;"), out, params="u64 out", block=64))
+    T.assert_clean(
+        T.run(
+            BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; barrier.sync 3, 64;"),
+            out,
+            params="u64 out",
+            block=64,
+        )
+    )
     assert out.all()
     counted = "setp.eq.u32 %p1, %r0, %r0; barrier.red.popc.u32 %r3, 3, 64, %p1; st.global.u32 [%out + 256], %r3;"
     counts = np.zeros(65, np.uint32)
     T.assert_clean(T.run(BRANCHES.format(odd=counted, even=counted), counts, params="u64 out", block=64))
     assert counts[64] == 64  # each lane once
     out[:] = 0
-    T.assert_clean(T.run(BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; exit;"), out, params="u64 out", block=64))
+    T.assert_clean(
+        T.run(
+            BRANCHES.format(odd="barrier.sync 3, 64;", even="nanosleep.u32 50; exit;"), out, params="u64 out", block=64
+        )
+    )
     assert out.tolist() == [0, 1] * 32  # lanes that have exited need not come
     for odd, even in (("barrier.sync 3, 64;", "nanosleep.u32 50;"), ("nanosleep.u32 50;", "barrier.sync 3, 64;")):
         result = T.run(BRANCHES.format(odd=odd, even=even), out, params="u64 out", block=64)
         assert [f.rule for f in result.findings] == ["WL103"]  # the others wait for them where paths meet
     for wrong in ("bar.sync 3, 64;", "barrier.sync.aligned 3, 64;"):
         result = T.run(BRANCHES.format(odd=wrong, even=wrong), out, params="u64 out", block=64)
-        assert [f.rule for f in result.findings] == ["WL103"] and "barrier.sync without .aligned" in result.findings[0].message
+        assert [f.rule for f in result.findings] == ["WL103"] and "barrier.sync without .aligned" in result.findings[
+            0
+        ].message
 
 
 # ---- bulk copies ---------------------------------------------------------------------------------------
@@ -125,7 +138,15 @@ STORE = """mov.u32 %r0, %tid.x; mov.u32 %r1, box; shl.b32 %r2, %r0, 2; add.u32 %
 def test_a_store_s_source_is_free_when_it_has_been_read(seed: int) -> None:
     """9.7.9.25.6: wait_group.read; overwriting it afterwards does not reach the target."""
     array = np.zeros((1, 32), np.uint32)
-    T.assert_clean(T.run(STORE, TensorMap(array, (32, 1), 0), params="tensormap map", shared=".shared .align 128 .b8 box[128];", chaos=seed))
+    T.assert_clean(
+        T.run(
+            STORE,
+            TensorMap(array, (32, 1), 0),
+            params="tensormap map",
+            shared=".shared .align 128 .b8 box[128];",
+            chaos=seed,
+        )
+    )
     assert array[0].tolist() == list(range(7, 39))
 
 

@@ -13,7 +13,9 @@ SETUP = """mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, area; add.u32 
 SHOW = "ld.shared.v4.u32 {%r4,%r5,%r6,%r7}, [%r2]; st.global.v4.u32 [%d2], {%r4,%r5,%r6,%r7}; "
 
 
-def execute(ptx: Any, body: str, block: int = 32, rows: int = 512, **options: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+def execute(
+    ptx: Any, body: str, block: int = 32, rows: int = 512, **options: Any
+) -> tuple[np.ndarray, np.ndarray, Any]:
     """Source bytes, the bytes that the kernel stored, the result."""
     source = np.random.default_rng(1).integers(1, 256, (rows, 16), dtype=np.uint8)
     out = np.zeros((rows, 16), np.uint8)
@@ -33,7 +35,9 @@ def test_bytes(ptx: Any, form: str, size: int, read: str) -> None:
     assert not result.findings
     for lane in range(32):
         kept = {"": size, "lane": lane % (size + 1), "ignore": 0 if lane >= 7 else size}[read]
-        expected = np.concatenate([source[lane, :kept], np.zeros(size - kept, np.uint8), np.full(16 - size, 255, np.uint8)])
+        expected = np.concatenate(
+            [source[lane, :kept], np.zeros(size - kept, np.uint8), np.full(16 - size, 255, np.uint8)]
+        )
         assert np.array_equal(out[lane], expected), lane
 
 
@@ -52,7 +56,10 @@ def test_old_data_before_the_wait_and_late_reading(ptx: Any) -> None:
 def test_groups(ptx: Any) -> None:
     """wait_group n leaves the n newest groups; a copy in no group is waited for by wait_all only."""
     show = [f"ld.shared.u32 %r{20 + 4 * k + i}, [%r2 + {512 * i}];" for k in range(4) for i in range(4)]
-    steps = " ".join(f"cp.async.ca.shared.global [%r2 + {512 * i}], [%d1 + {8192 * i}], 16; {'cp.async.commit_group;' if i < 3 else ''}" for i in range(4))
+    steps = " ".join(
+        f"cp.async.ca.shared.global [%r2 + {512 * i}], [%d1 + {8192 * i}], 16; {'cp.async.commit_group;' if i < 3 else ''}"
+        for i in range(4)
+    )
     body = f"""{steps} cp.async.wait_group 2; {" ".join(show[:4])} cp.async.wait_group 1; {" ".join(show[4:8])}
         cp.async.wait_group 0; {" ".join(show[8:12])} cp.async.wait_all; {" ".join(show[12:])}
         {" ".join(f"st.global.u32 [%d2 + {512 * k}], %r{20 + k};" for k in range(16))}"""

@@ -109,7 +109,12 @@ def test_structured_programs(ptx: Any, seed: int) -> None:
     start = np.random.default_rng(seed).integers(0, 2**32, 50, dtype=np.uint32)
     expected = [interpret(program, int(x))[0] for x in start]
     out = start.copy()
-    ptx.run(f"{OUT} ld.global.u32 %r1, [%d0]; {Writer().text(program)} st.global.u32 [%d0], %r1;", "u64 out", [out], block=50)
+    ptx.run(
+        f"{OUT} ld.global.u32 %r1, [%d0]; {Writer().text(program)} st.global.u32 [%d0], %r1;",
+        "u64 out",
+        [out],
+        block=50,
+    )
     assert out.tolist() == expected
 
 
@@ -152,7 +157,9 @@ def test_a_partial_warp_has_only_its_lanes(ptx: Any) -> None:
 
 def test_too_many_nested_paths_are_a_fault(ptx: Any) -> None:
     """Each level splits one lane off; with the join and the waiting side a level takes two entries."""
-    levels = "\n".join(f"setp.gt.u32 %p1, %r0, {k}; @%p1 bra IN{k}; add.u32 %r1, %r1, 1; bra OUT{k}; IN{k}:" for k in range(30))
+    levels = "\n".join(
+        f"setp.gt.u32 %p1, %r0, {k}; @%p1 bra IN{k}; add.u32 %r1, %r1, 1; bra OUT{k}; IN{k}:" for k in range(30)
+    )
     ends = "\n".join(f"add.u32 %r1, %r1, {k}; OUT{k}: add.u32 %r1, %r1, 1;" for k in reversed(range(30)))
     result = ptx.run(f"{OUT} mov.u32 %r1, 0; {levels} {ends}", "u64 out", [np.zeros(32, np.uint32)])
     assert [f.rule for f in result.findings] == ["CTL101"]
@@ -185,7 +192,9 @@ def test_shfl_modes(ptx: Any) -> None:
     table[:, 1] = rng.integers(0, 64, (cases, 1))
     table[::3, 1] = rng.integers(0, 32, table[::3, 1].shape)
     segments = np.array([0, 16, 24, 28, 30, 31, 5])[rng.integers(0, 7, (cases, 1))]
-    table[:, 2] = segments << 8 | np.where(rng.random((cases, 1)) < 0.5, rng.integers(0, 2, (cases, 1)) * 31, rng.integers(0, 32, (cases, 1)))
+    table[:, 2] = segments << 8 | np.where(
+        rng.random((cases, 1)) < 0.5, rng.integers(0, 2, (cases, 1)) * 31, rng.integers(0, 32, (cases, 1))
+    )
     out = np.zeros((cases, 4, 2, 32), np.uint32)
     text = "\n".join(
         f"shfl.sync.{mode}.b32 %r5|%p1, %r1, %r2, %r3, -1; selp.u32 %r6, 1, 0, %p1;"
@@ -207,7 +216,9 @@ def test_shfl_modes(ptx: Any) -> None:
 
 
 def test_shfl_within_a_branch_and_in_place(ptx: Any) -> None:
-    body = "mov.u32 %r1, %r0; setp.ge.u32 %p1, %r0, 16; @%p1 bra DONE; shfl.sync.bfly.b32 %r1, %r1, 1, 31, 0xffff; DONE:"
+    body = (
+        "mov.u32 %r1, %r0; setp.ge.u32 %p1, %r0, 16; @%p1 bra DONE; shfl.sync.bfly.b32 %r1, %r1, 1, 31, 0xffff; DONE:"
+    )
     assert masks(ptx, body).tolist() == [k ^ 1 for k in range(16)] + list(range(16, 32))
 
 

@@ -43,6 +43,8 @@ def test_shared_memory_of_an_ended_cta_is_kept_until_its_copies_are_done(ptx: An
     body = """mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, box; mad.lo.u32 %r3, %r0, 16, %r2; add.u32 %r4, %r1, 100;
         .for i in (0, 8) { st.shared.v4.u32 [%r3 + 512*i], {%r4, %r4, %r4, %r4}; } fence.proxy.async.shared::cta; bar.sync 0;
         setp.ne.u32 %p1, %r0, 0; @%p1 exit; mov.u32 %r5, 0; .for i in (0, 4) { mov.u32 %r6, 256*i; add.u32 %r7, %r2, 1024*i; tma.store.2d [%map, {%r6, %r1}], [%r7]; }"""
-    result = ptx.run(body, "tensormap map", [TensorMap(target, (256, 1), 0)], grid=12, shared=".shared .align 128 .b8 box[180000];")
+    result = ptx.run(
+        body, "tensormap map", [TensorMap(target, (256, 1), 0)], grid=12, shared=".shared .align 128 .b8 box[180000];"
+    )
     assert not result.findings
     assert (target == np.arange(100, 112)[:, None]).all()

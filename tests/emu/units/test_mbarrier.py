@@ -30,7 +30,9 @@ OPS = {
     "inval": "mbarrier.inval.shared.b64 [bar]; ld.shared.u64 %d3, [bar];",
 }
 CODES = {name: k for k, name in enumerate(OPS)}
-CASES = "\n".join(f"N{k}: setp.ne.u32 %p1, %r1, {k}; @%p1 bra N{k + 1}; {text} bra DONE;" for k, text in enumerate(OPS.values()))
+CASES = "\n".join(
+    f"N{k}: setp.ne.u32 %p1, %r1, {k}; @%p1 bra N{k + 1}; {text} bra DONE;" for k, text in enumerate(OPS.values())
+)
 # One thread reads (operation, argument) pairs and writes a 64-bit answer to each; %d4 is the state of the last arrival.
 INTERPRETER = f"""
     mov.u32 %r0, %tid.x; setp.ne.u32 %p1, %r0, 0; @%p1 exit; mov.u64 %d4, 0; mov.u32 %r4, 0;
@@ -126,7 +128,9 @@ def test_sequences(ptx: Any, count: int, operations: list[tuple[str, int]]) -> N
         answers.append(model.word())
     got, result = execute(ptx, sequence)
     assert got[: len(answers)] == answers
-    assert [f.rule for f in result.findings] == ([] if trapped is None else ["MB106" if got_arrivals(trapped, result) else "MB107"])
+    assert [f.rule for f in result.findings] == (
+        [] if trapped is None else ["MB106" if got_arrivals(trapped, result) else "MB107"]
+    )
     assert trapped is None or OPS[trapped].split()[0] in result.findings[0].message
 
 
@@ -174,9 +178,14 @@ def test_misuse_is_a_fault(ptx: Any, operations: list[tuple[str, int]], rule: st
     assert [f.rule for f in result.findings] == [rule] and result.exit_code() == 6
 
 
-@pytest.mark.parametrize(("address", "rule"), [("bar + 4", "MB102"), ("bar + 0x100000", "MEM101"), ("bar + 0x1000000", "MEM101")])
+@pytest.mark.parametrize(
+    ("address", "rule"), [("bar + 4", "MB102"), ("bar + 0x100000", "MEM101"), ("bar + 0x1000000", "MEM101")]
+)
 def test_addresses_are_checked(ptx: Any, address: str, rule: str) -> None:
-    result = ptx.run(f"mov.u32 %r1, bar; add.u32 %r1, %r1, {address[6:]}; mbarrier.init.shared.b64 [%r1], 1;", shared=".shared .align 8 .b64 bar;")
+    result = ptx.run(
+        f"mov.u32 %r1, bar; add.u32 %r1, %r1, {address[6:]}; mbarrier.init.shared.b64 [%r1], 1;",
+        shared=".shared .align 8 .b64 bar;",
+    )
     assert [f.rule for f in result.findings] == [rule]
 
 

@@ -58,12 +58,25 @@ def test_widths(ptx: Any, space: str) -> None:
                 text.append(f"mov.b64 %d7, %d{20 + q};")
             text.append(f"st.global.b64 [%d11 + {1024 * k + 8 * q}], %d7;")
         stem = {"s8": "b8", "u8": "b8", "s16": "b16", "u16": "b16"}.get(kind, kind)
-        text.append(f"mov.b64 %d3, 0; st{short}.v2.b64 [{address}], {{%d3, %d3}}; st{short}{vector(count)}.{stem} [{address} + {16 - size * count}], {registers(kind, count)};")
+        text.append(
+            f"mov.b64 %d3, 0; st{short}.v2.b64 [{address}], {{%d3, %d3}}; st{short}{vector(count)}.{stem} [{address} + {16 - size * count}], {registers(kind, count)};"
+        )
         text.append(f"ld{short}.v2.b64 {{%d1, %d2}}, [{address}]; st.global.v2.b64 [%d12 + {512 * k}], {{%d1, %d2}};")
     body = f"""mov.u32 %r0, %laneid; mul.wide.u32 %d0, %r0, 16; {base} add.u64 %d10, %source, %d0; add.u64 %d12, %stored, %d0;
         mul.wide.u32 %d0, %r0, 32; add.u64 %d11, %loaded, %d0; """ + "\n".join(text)
-    shared = ".shared .align 16 .b8 area[512];" if where == "shared" else ".local .align 16 .b8 mine[16];" if where == "local" else ""
-    result = ptx.run(body, "u64 source, u64 loaded, u64 stored, u64 scratch", [source, loaded, stored, np.zeros(512, np.uint8)], shared=shared)
+    shared = (
+        ".shared .align 16 .b8 area[512];"
+        if where == "shared"
+        else ".local .align 16 .b8 mine[16];"
+        if where == "local"
+        else ""
+    )
+    result = ptx.run(
+        body,
+        "u64 source, u64 loaded, u64 stored, u64 scratch",
+        [source, loaded, stored, np.zeros(512, np.uint8)],
+        shared=shared,
+    )
     assert not result.findings
     for k, (kind, count) in enumerate(FORMS):
         size = TYPES[kind]
@@ -71,7 +84,9 @@ def test_widths(ptx: Any, space: str) -> None:
         signed = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{size}")
         expected = tail.view(signed).astype(np.int64) & (0xFFFFFFFF if size < 8 else -1)
         assert np.array_equal(loaded[k, :, :count], expected.astype(np.uint64)), (kind, count)
-        assert np.array_equal(stored[k, :, 16 - size * count :], tail) and not stored[k, :, : 16 - size * count].any(), (kind, count)
+        assert (
+            np.array_equal(stored[k, :, 16 - size * count :], tail) and not stored[k, :, : 16 - size * count].any()
+        ), (kind, count)
 
 
 def test_sixteen_bit_registers_and_offsets(ptx: Any) -> None:
@@ -129,7 +144,12 @@ def brute_force(addresses: np.ndarray, mask: int, width: int) -> int:
     lanes = {4: 32, 8: 16, 16: 8}.get(width, 32)
     total = 0
     for first in range(0, 32, lanes):
-        words = {int(a) // 4 + j for k, a in enumerate(addresses) if first <= k < first + lanes and mask >> k & 1 for j in range(max(width // 4, 1))}
+        words = {
+            int(a) // 4 + j
+            for k, a in enumerate(addresses)
+            if first <= k < first + lanes and mask >> k & 1
+            for j in range(max(width // 4, 1))
+        }
         banks = [sum(w % 32 == bank for w in words) for bank in range(32)]
         total += max(banks)
     return max(total, 1)
@@ -143,14 +163,23 @@ def test_wavefronts_against_brute_force(ptx: Any) -> None:
         width = (4, 8, 16)[case % 3]
         style = case // 3 % 4
         stride = int(rng.integers(0, 40))
-        slots = {0: rng.integers(0, 512, 32), 1: LANES * stride, 2: rng.permutation(32) * 2, 3: rng.integers(0, 4, 32) * 32}[style]
+        slots = {
+            0: rng.integers(0, 512, 32),
+            1: LANES * stride,
+            2: rng.permutation(32) * 2,
+            3: rng.integers(0, 4, 32) * 32,
+        }[style]
         mask = 0xFFFFFFFF if case % 2 else int(rng.integers(1, 2**32))
         cases.append((width, slots * width % 16384, mask))
     table = np.zeros((len(cases), 2, 32), np.uint32)
     for k, (_, addresses, mask) in enumerate(cases):
         table[k] = addresses, mask >> LANES & 1
     out = np.zeros(len(cases), np.uint32)
-    loads = {4: "ld.shared.b32 %r10, [%r3];", 8: "ld.shared.v2.b32 {%r10, %r11}, [%r3];", 16: "ld.shared.v4.b32 {%r10, %r11, %r12, %r13}, [%r3];"}
+    loads = {
+        4: "ld.shared.b32 %r10, [%r3];",
+        8: "ld.shared.v2.b32 {%r10, %r11}, [%r3];",
+        16: "ld.shared.v4.b32 {%r10, %r11, %r12, %r13}, [%r3];",
+    }
     steps = "\n".join(
         f"ld.global.u32 %r3, [%d1 + {256 * k}]; ld.global.u32 %r4, [%d1 + {256 * k + 128}]; setp.ne.u32 %p1, %r4, 0; add.u32 %r3, %r3, %r5;"
         f"bar.warp.sync -1; mov.u32 %r6, %clock; @%p1 {loads[width]} xor.b32 %r9, %r9, %r10; mov.u32 %r7, %clock; sub.u32 %r7, %r7, %r6; st.global.u32 [%d2 + {4 * k}], %r7;"
@@ -194,7 +223,12 @@ def test_ldmatrix_and_stmatrix(ptx: Any, trans: str) -> None:
         stmatrix.sync.aligned.m8n8.x1{trans}.shared.b16 [%r3], {{%r10}}; copy(0);
         stmatrix.sync.aligned.m8n8.x2{trans}.shared.b16 [%r3], {{%r11, %r12}}; copy(1);
         stmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 [%r3], {{%r13, %r14, %r15, %r16}}; copy(2);"""
-    result = ptx.run(body, "u64 memory, u64 rows, u64 out, u64 back", [memory, rows, out, back], shared=".shared .align 128 .b8 area[2048];")
+    result = ptx.run(
+        body,
+        "u64 memory, u64 rows, u64 out, u64 back",
+        [memory, rows, out, back],
+        shared=".shared .align 128 .b8 area[2048];",
+    )
     assert not result.findings
     matrices = memory[rows].reshape(4, 8, 8)
     for k, matrix in enumerate((0, 0, 1, 0, 1, 2, 3)):
@@ -233,7 +267,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "rule", "words"), FAULTS, ids=[f"{rule}-{k}" for k, (_, rule, _) in enumerate(FAULTS)])
+@pytest.mark.parametrize(
+    ("text", "rule", "words"), FAULTS, ids=[f"{rule}-{k}" for k, (_, rule, _) in enumerate(FAULTS)]
+)
 def test_faults(ptx: Any, text: str, rule: str, words: str) -> None:
     """Lanes 9 and up commit the fault, on a line of its own: lane 9 is reported, the exit code is 6."""
     constant = np.zeros(32, np.uint32)

@@ -147,7 +147,9 @@ def test_product_of_8_bit_floats(ptx: Any, k: int, out: str) -> None:
     zero, places = np.zeros((16, 8), np.float32), np.arange(k) % 4
     total = zero
     for part in (places < 2, places >= 2):
-        total = chain(a[:, part].astype(np.float32), b[part].astype(np.float32), total).astype(c.dtype).astype(np.float32)
+        total = (
+            chain(a[:, part].astype(np.float32), b[part].astype(np.float32), total).astype(c.dtype).astype(np.float32)
+        )
     expected = (total.astype(np.float64) + c).astype(c.dtype)
     assert np.array_equal(execute(ptx, form, a, b, c), expected)
 

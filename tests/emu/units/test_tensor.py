@@ -38,7 +38,9 @@ def execute(ptx: Any, body: str, rows: int = 4, block: int = 128, **options: Any
 
 def test_accumulation_runs_in_order(ptx: Any) -> None:
     """40 wgmma on one accumulator, more than the queue holds, in changing groups."""
-    steps = " ".join(f"mma(0, %d{10 + k % 4}, 1); {'wgmma.commit_group.sync.aligned;' if k % 3 else ''}" for k in range(40))
+    steps = " ".join(
+        f"mma(0, %d{10 + k % 4}, 1); {'wgmma.commit_group.sync.aligned;' if k % 3 else ''}" for k in range(40)
+    )
     body = f"clear(0); wgmma.fence.sync.aligned; {steps} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; show(0, 0);"
     out, result = execute(ptx, body)
     assert result.deadlock is None and not result.findings

@@ -78,7 +78,9 @@ def random_case(seed: int) -> Case:
     unit = 16 // dtype.itemsize
     shape = [int(rng.integers(1, 9)) for _ in range(rank - 1)] + [unit * int(rng.integers(1, 14))]
     array = rng.integers(1, 200, shape).astype(dtype)
-    coords = np.array([int(rng.integers(-b, n + 2)) for b, n in zip(box, reversed(shape), strict=True)] + [0] * (5 - rank), np.int32)
+    coords = np.array(
+        [int(rng.integers(-b, n + 2)) for b, n in zip(box, reversed(shape), strict=True)] + [0] * (5 - rank), np.int32
+    )
     if seed % 3 == 0:
         coords[:rank] = np.maximum(coords[:rank], 0) // 2
     need = max(inner_bytes, swizzle) * int(np.prod(box[1:]))
@@ -217,7 +219,9 @@ def test_bulk_groups(ptx: Any) -> None:
     cp.async.bulk.wait_group 2; look(0); store(3); cp.async.bulk.wait_group 0; look(1);
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; look(2);
     """
-    result = ptx.run(text, "tensormap map, u64 array, u64 out", [TensorMap(array, (8, 1), 0), array, out], shared=SHARED)
+    result = ptx.run(
+        text, "tensormap map, u64 array, u64 out", [TensorMap(array, (8, 1), 0), array, out], shared=SHARED
+    )
     assert not result.findings
     seen = (out == 7).tolist()
     assert seen[0][0] and not seen[0][3] and all(seen[1][:3]) and seen[2] == [True] * 4
@@ -252,7 +256,9 @@ def test_lanes_copy_and_wait_on_their_own(ptx: Any) -> None:
     mbarrier.wait [bar], 0; xor.b32 %r11, %r0, 1;
     tma.store.2d [%to, {%r10, %r11}], [%r1]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
     """
-    result = ptx.run(text, "tensormap from, tensormap to", [TensorMap(array, (4, 1), 0), TensorMap(target, (4, 1), 0)], shared=SHARED)
+    result = ptx.run(
+        text, "tensormap from, tensormap to", [TensorMap(array, (4, 1), 0), TensorMap(target, (4, 1), 0)], shared=SHARED
+    )
     assert not result.findings and result.deadlock is None
     assert np.array_equal(target, array[np.arange(32) ^ 1])
 

@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 
 SHAPES = {"m16n16k16": (16, 16), "m32n8k16": (32, 8), "m8n32k16": (8, 32)}
-REGISTERS = {"f16": dict.fromkeys(SHAPES, (8, 8)), "bf16": {"m16n16k16": (4, 4), "m32n8k16": (8, 2), "m8n32k16": (2, 8)}}
+REGISTERS = {
+    "f16": dict.fromkeys(SHAPES, (8, 8)),
+    "bf16": {"m16n16k16": (4, 4), "m32n8k16": (8, 2), "m8n32k16": (2, 8)},
+}
 REGISTERS |= {kind: {"m16n16k16": (2, 2), "m32n8k16": (4, 1), "m8n32k16": (1, 4)} for kind in ("s8", "u8")}
-DTYPE = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8, "f32": np.float32, "s32": np.int32}
+DTYPE = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "f32": np.float32,
+    "s32": np.int32,
+}
 RESULTS = {"f16": ("f32", "f16"), "bf16": ("f32",), "s8": ("s32",), "u8": ("s32",)}
 CASES = [
     (shape, kind, out, space)
@@ -39,12 +49,16 @@ def lines(matrix: np.ndarray, layout: str, pad: int) -> np.ndarray:
 def test_product(ptx: Any, shape: str, kind: str, out: str, space: str) -> None:
     rows, columns = SHAPES[shape]
     rng = np.random.default_rng(2)
-    a, b, c = ((rng.integers(0, 9, size) - (0 if kind == "u8" else 4)) for size in ((rows, 16), (16, columns), (rows, columns)))
+    a, b, c = (
+        (rng.integers(0, 9, size) - (0 if kind == "u8" else 4)) for size in ((rows, 16), (16, columns), (rows, columns))
+    )
     letter, size = ("f", 8) if out == "f32" else ("r", 8 if out == "s32" else 4)
     of_a, of_b = REGISTERS[kind][shape]
     for la, lb, lc in itertools.product(("row", "col"), repeat=3):
         pad = 0 if la == lb == lc else PAD
-        memory = [lines(x.astype(DTYPE[t]), layout, pad) for x, t, layout in ((a, kind, la), (b, kind, lb), (c, out, lc))]
+        memory = [
+            lines(x.astype(DTYPE[t]), layout, pad) for x, t, layout in ((a, kind, la), (b, kind, lb), (c, out, lc))
+        ]
         strides = [f", {m.shape[1]}" if pad else "" for m in memory]
         result = np.zeros_like(memory[2])
         dot = f".{space}" if space else ""

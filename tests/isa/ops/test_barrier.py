@@ -63,6 +63,15 @@ def test_reductions(instructions):
     assert instructions.words("barrier.red.or.pred %p3, 0, 64, %p1;") == [("BAR.RED", 0), ("B2R.RESULT.PRED", 2)]
 
 
-@pytest.mark.parametrize("text", ["bar.red.popc.pred %p1, 0, %p2;", "bar.red.and.u32 %r1, 0, %p2;", "bar.red.xor.pred %p1, 0, %p2;", "bar.red.popc.u32 %r1, 16, %p2;", "bar.red.popc.u32 %r1, 0, 33, %p2;"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bar.red.popc.pred %p1, 0, %p2;",
+        "bar.red.and.u32 %r1, 0, %p2;",
+        "bar.red.xor.pred %p1, 0, %p2;",
+        "bar.red.popc.u32 %r1, 16, %p2;",
+        "bar.red.popc.u32 %r1, 0, 33, %p2;",
+    ],
+)
 def test_reductions_that_nobody_takes(instructions, text):
     instructions.reject(text)

@@ -25,7 +25,9 @@ def test_operations(instructions, text):
     word = mma_word(k, "f16", "f16", d_f16=half, c_f16=half)
     expected = []
     for suffix in ("", ".H1"):
-        expected += [(f"F2FP.F16.E4M3.UNPACK{suffix}", 0)] * a + [(f"F2FP.F16.E5M2.UNPACK{suffix}", 0)] * b + [(op, word)]
+        expected += (
+            [(f"F2FP.F16.E4M3.UNPACK{suffix}", 0)] * a + [(f"F2FP.F16.E5M2.UNPACK{suffix}", 0)] * b + [(op, word)]
+        )
     assert instructions.words(text) == expected + [(name, 0) for name in add]
 
 

@@ -93,7 +93,9 @@ def test_every_segment_at_its_ends() -> None:
         same(got, [meaning(int(x)) for x in words], words)
 
 
-@pytest.mark.parametrize("name", ["tanh", *(op + ftz for op in ("ex2", "lg2", "rcp", "rsqrt", "sqrt") for ftz in ("", "_ftz"))])
+@pytest.mark.parametrize(
+    "name", ["tanh", *(op + ftz for op in ("ex2", "lg2", "rcp", "rsqrt", "sqrt") for ftz in ("", "_ftz"))]
+)
 def test_recorded_edges(name: str) -> None:
     """Without .ftz subnormals count."""
     op, *ftz = name.split("_")
