@@ -21,7 +21,7 @@ from emu.memory_map import MemoryMap
 from emu.representative import Sample, shares
 from emu.sm import Shape, StreamingMultiprocessor
 from emu.state import FAULT, FINISHED, GIVEN, LIMIT, QUANTUM, RUNNING, SM
-from emu.units.chip import LINE
+from emu.units.supply import LINE
 from isa.program import Program
 
 QUANTUM_CYCLES = 1 << 22  # 32-bit stall counters cannot overflow in between: 64 warps * 2^22 < 2^32

@@ -1,7 +1,7 @@
 """What an SM asks of the chip.
 
 Global memory and the queue of CTAs belong to all SMs.  An SM writes down what it wants of them, and the chip answers
-in the order (cycle, SM, sequence) once every SM has got that far (`emu/units/chip.py`).  Until then the results are
+in the order (cycle, SM, sequence) once every SM has got that far (`emu/units/answers.py`).  Until then the results are
 PENDING.  No answer takes effect earlier than `answer_cy` after its request, so an SM goes on for that long without it.
 Values move when the chip answers: a load sees what was stored in earlier cycles by any SM, whatever ran first here.
 """
