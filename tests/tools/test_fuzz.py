@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tools.fuzz.__main__ as fuzzer
+import tools.fuzz.parent as fuzzer
 from emu.api import load
 from tools.fuzz.guard import Guard
 from tools.fuzz.mutate import NUMBERS, Source, mutant, split
@@ -23,7 +23,7 @@ OPTIONS = ["--corpus", str(FOLDER), "--largest", "7000"]
 
 def test_mutants_do_no_harm() -> None:
     """Most assemble, more than 30 % of those that may run do, and nothing crashes, hangs or is an internal error."""
-    tally = fuzzer.fuzz(0, 900, [*OPTIONS, "--run-share", "0.5"])
+    tally = fuzzer.fuzz(0, 900, [*OPTIONS, "--run-share", "0.5"], jobs=2)
     assert not tally.findings, tally.findings
     assert sum(tally.verdicts.values()) == 900
     assert tally.verdicts["assembled"] > 200 and tally.verdicts["ran"] > 200, str(tally)
@@ -61,8 +61,16 @@ def test_the_parent_names_the_mutant(verdict: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         subprocess, "Popen", lambda command, **rest: started([sys.executable, "-c", WORKERS[verdict]], **rest)
     )
-    tally = fuzzer.fuzz(7, 1, [])
-    assert [(row["seed"], row["verdict"]) for row in tally.findings] == [(7, verdict)]
+    seen: list[int] = []
+    tally = fuzzer.fuzz(7, 1, [], found=lambda row: seen.append(row["seed"]))
+    assert [(row["seed"], row["verdict"]) for row in tally.findings] == [(7, verdict)] and seen == [7]
+
+
+def test_time_and_seeds_end_a_run() -> None:
+    """Each seed is handed out once, in batches; none when the time is up."""
+    run = fuzzer.Run(10, 120, [], print)
+    assert [run.take() for _ in range(4)] == [(10, 50), (60, 50), (110, 20), (130, 0)]
+    assert str(fuzzer.fuzz(0, 1000, [], jobs=3, seconds=0)).startswith("0 mutants")
 
 
 @pytest.mark.parametrize("index", [-1, 4096, 5000])
