@@ -8,7 +8,6 @@ together.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from isa.matching import at_word, match
 from isa.micro import MICROS, Micro
 from isa.operands import Symbol, undeclared
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
+from isa.scopes import Scope
 from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, Sym, VarDecl
 
 KINDS = {"pred": "p"} | {f"{c}{w}": "r" for c in "bus" for w in (8, 16, 32)} | {f"{c}64": "d" for c in "busf"}
@@ -69,59 +69,6 @@ class Code:
         moved.append(kept)
         self.labels = {name: moved[i] for name, i in self.labels.items()}
         self.ops = [op for i, op in enumerate(self.ops) if i not in gone]
-
-
-class Scope:
-    """One `{ }` block: its registers, labels and variables, then those outside."""
-
-    def __init__(self, outer: Scope | None, serial: int) -> None:
-        self.outer = outer
-        self.serial = serial
-        self.declared: dict[str, str] = {}
-        self.ranges: dict[str, tuple[int, str]] = {}
-        self.registers: dict[str, tuple[VReg | Quad, str]] = {}
-        self.labels: dict[str, str] = {}
-        self.targets: dict[str, tuple[str, ...]] = {}  # of .branchtargets
-        self.symbols: dict[str, Symbol] = {}
-        self.taken: dict[str, Pos] = {}  # every name declared here and where, ranges as `%r<`
-
-    def chain(self) -> Iterator[Scope]:
-        """This scope and the ones around it, innermost first."""
-        scope: Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.outer
-
-    def claim(self, name: str, pos: Pos) -> Pos | None:
-        """Enter a name; where it was declared before in this very scope, if it was."""
-        first = self.taken.setdefault(name, pos)
-        return None if first is pos else first
-
-    def declare(self, decl: RegDecl) -> tuple[str, Pos] | None:
-        """Enter the names of a `.reg` directive; the first one that is declared already, and where."""
-        for name, count in decl.names:
-            one = count is None
-            inside = next((p for p in self.ranges if one and name.startswith(p) and self.type_of(name)), "")
-            first = self.taken[f"{inside}<"] if inside else self.claim(name if one else f"{name}<", decl.pos)
-            if first is not None:
-                return name if one else f"{name}<{count}>", first
-            if count is None:
-                self.declared[name] = decl.type
-            else:
-                self.ranges[name] = (count, decl.type)
-        return None
-
-    def type_of(self, name: str) -> str | None:
-        """The declared type of a register of this very scope."""
-        if name in self.declared:
-            return self.declared[name]
-        tail = re.search(r"(0|[1-9]\d*)$", name)
-        while tail:
-            count, kind = self.ranges.get(name[: tail.start()], (0, ""))
-            if int(tail[1]) < count:
-                return kind
-            tail = re.compile(r"(0|[1-9]\d*)$").search(name, tail.start() + 1)
-        return None
 
 
 class Lowering:

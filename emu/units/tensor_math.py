@@ -266,6 +266,37 @@ def _store_wide(f16_d, satfinite, nd, window, rows, wide, zero):
 
 
 @njit(error_model="numpy")
+def _panels(word, kind_a, kind_b, k, smem, smem_bytes, desc_a, desc_b, scratch):
+    """Bring the operands that lie in shared memory to float32 panels; a fault code when a descriptor leads outside."""
+    n, from_registers, transpose_a, transpose_b = word & 0x1FF, word >> 21 & 1, word >> 19 & 1, word >> 20 & 1
+    table_a, table_b, raw = scratch + _TABLE_A, scratch + _TABLE_B, scratch + _RAW
+    if not from_registers and chunk_offsets(desc_a, transpose_a, 8, table_a) > smem_bytes:
+        return FAULT_A
+    if chunk_offsets(desc_b, transpose_b, n // 8, table_b) > smem_bytes:
+        return FAULT_B
+    if not from_registers:
+        convert_panel(kind_a, transpose_a, 8, k, smem, table_a, raw, scratch + _PANEL_A)
+    convert_panel(kind_b, transpose_b, n // 8, k, smem, table_b, raw, scratch + _PANEL_B)
+    return OK
+
+
+@njit(error_model="numpy")
+def _order_columns(n, wide, lists, scratch):
+    """Where the columns of D lie: in the registers of `lists`, or one after another in the float32 rows of `wide`."""
+    for i in range(n // 2 if wide else 0):
+        st16(scratch + _IDENTITY + 2 * i, i)
+    _order_rows(n, scratch + _IDENTITY if wide else lists, scratch + _OFFSETS)
+
+
+@njit(error_model="numpy")
+def _load_fragments(kind, k, window, rows, raw, panel):
+    """Bring one warp's A registers (`rows`: their numbers) to its float32 panel."""
+    for half in range(2):
+        low, high = ld16(rows + 2 * half), ld16(rows + 2 * half + 4)
+        convert_fragment(kind, k, window + ROW * low, window + ROW * high, raw, panel + half * k * 32)
+
+
+@njit(error_model="numpy")
 def wgmma(
     word: int,
     windows: int,
@@ -294,36 +325,28 @@ def wgmma(
     """
     n, kind_a, kind_b, from_registers = word & 0x1FF, word >> 12 & 15, word >> 24 & 15, word >> 21 & 1
     f16_d, integer, negate = word >> 16 & 1, kind_a >= KIND_S8, (word >> 17 ^ word >> 18) & 1
-    transpose_a, transpose_b = word >> 19 & 1, word >> 20 & 1
     kind_b = kind_b if kind_b else kind_a
     k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
-    table_a, panel_a, table_b, panel_b = scratch + _TABLE_A, scratch + _PANEL_A, scratch + _TABLE_B, scratch + _PANEL_B
-    raw, spread, identity, wide = scratch + _RAW, scratch + _SPREAD, scratch + _IDENTITY, scratch + _WIDE
-    offsets, exponents_a, exponents_b = scratch + _OFFSETS, scratch + _EXPONENTS_A, scratch + _EXPONENTS_B
+    panel_a, panel_b, raw = scratch + _PANEL_A, scratch + _PANEL_B, scratch + _RAW
+    spread, wide, offsets = scratch + _SPREAD, scratch + _WIDE, scratch + _OFFSETS
+    exponents_a, exponents_b = scratch + _EXPONENTS_A, scratch + _EXPONENTS_B
     fused = fraction != 0 and not integer
-    if not from_registers and chunk_offsets(desc_a, transpose_a, 8, table_a) > smem_bytes:
-        return FAULT_A
-    if chunk_offsets(desc_b, transpose_b, n // 8, table_b) > smem_bytes:
-        return FAULT_B
-    if not from_registers:
-        convert_panel(kind_a, transpose_a, 8, k, smem, table_a, raw, panel_a)
-    convert_panel(kind_b, transpose_b, n // 8, k, smem, table_b, raw, panel_b)
+    fault = _panels(word, kind_a, kind_b, k, smem, smem_bytes, desc_a, desc_b, scratch)
+    if fault:
+        return fault
     if fused:
         split(kind_b, n // 8 * k, panel_b, exponents_b)
     zero = 0 if scale_d else scratch + _ZERO
     c_zero = scratch + _ZERO if integer else zero
-    for i in range(n // 2 if f16_d or integer else 0):
-        st16(identity + 2 * i, i)
-    _order_rows(n, identity if f16_d or integer else lists, offsets)
+    _order_columns(n, f16_d or integer, lists, scratch)
     for warp in range(4):
-        window, a_rows = ld64(windows + 8 * warp), lists + 2 * nd
+        window = ld64(windows + 8 * warp)
         d_window = wide if f16_d or integer else window
         if f16_d and scale_d:
             _load_wide(nd, window, lists, wide)
         panel = panel_a + 2 * warp * k * 32
-        for half in range(2 if from_registers else 0):  # before D is written: it may hold A
-            low, high = ld16(a_rows + 2 * half), ld16(a_rows + 2 * half + 4)
-            convert_fragment(kind_a, k, window + ROW * low, window + ROW * high, raw, panel + half * k * 32)
+        if from_registers:  # before D is written: it may hold A
+            _load_fragments(kind_a, k, window, lists + 2 * nd, raw, panel)
         if negate:
             negate_panel(2 * k, panel)
         exponents = exponents_a + panel - panel_a

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from isa import shorthand
 from isa.errors import AssemblyError
-from isa.expand import MAX_STATEMENTS, expand, read_constant
+from isa.expand import expand, read_constant
+from isa.layer import MAX_STATEMENTS
 from isa.ptx import instr_text, to_ptx
 from isa.syntax import Block, Instr, Int, Kernel, Label, Module, Pos, RegDecl, Stmt, VarDecl
 
@@ -296,7 +297,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("text", ERRORS)
 def test_errors_say_where_and_why(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isa.expand.MAX_STATEMENTS", 2000)
+    monkeypatch.setattr("isa.layer.MAX_STATEMENTS", 2000)
     col, message, hint = ERRORS[text]
     with pytest.raises(AssemblyError) as caught:
         kernel(text, ".define HEAD_DIM = 128\n.define T = f16")
