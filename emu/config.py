@@ -26,10 +26,13 @@ FIELDS = (
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
     "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
-    "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy", "turnaround_cy256", "turnaround_warp_cy256",
+    "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
+    "tmem_columns", "tmem_unit", "tmem_read_cy256", "tmem_write_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
+    "turnaround_cy256", "turnaround_warp_cy256",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
 KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
+REGISTER_BYTES = 4
 WGMMA_ROWS, WGMMA_K_BYTES = 64, 32  # of an operand tile: m64, 32 bytes deep (PTX ISA 9.7.15.2)
 
 
@@ -40,9 +43,11 @@ def configure(machine: Machine) -> Any:
     """A CONFIG record of a machine."""
     v = machine.value
     values = _core(v) | _barriers(v) | _copies(v) | _tensor(v) | _shared(v)
+    if machine.has("tcgen05"):
+        values |= _tensor_memory(v)
     record = np.zeros(1, CONFIG)
     for name in FIELDS:
-        record[name] = round(values[name])
+        record[name] = round(values.get(name, 0))  # of what the machine does not have, nothing
     return record
 
 
@@ -147,4 +152,19 @@ def _shared(v: Value) -> dict[str, float]:
         "wavefront_cy": v("unit.smem.wavefront_cy"),
         "merged_cy": (v("timing.lds128.latency") - v("timing.lds.latency")) / 3,
         "store_wavefront_cy": v("unit.smem.store_wavefront_cy"),
+    }
+
+
+def _tensor_memory(v: Value) -> dict[str, float]:
+    """Tensor Memory; a quarter of a column is a register row, which one sub-partition reads and writes."""
+    row = v("sm.warp_lanes") * REGISTER_BYTES * v("sm.subpartitions")
+    return {
+        "tmem_columns": v("unit.tmem.columns"),
+        "tmem_unit": v("unit.tmem.alloc_unit"),
+        "tmem_read_cy256": 256 * row / v("unit.tmem.read_b_per_cy"),
+        "tmem_write_cy256": 256 * row / v("unit.tmem.write_b_per_cy"),
+        "tmem_load_cy": v("unit.tmem.load_latency_cy"),
+        "tmem_store_cy": v("unit.tmem.store_latency_cy"),
+        "tmem_alloc_cy": v("unit.tmem.alloc_cy"),
+        "tmem_retry_cy": v("unit.tmem.retry_ns") * v("clock.boost_mhz") / 1000,
     }

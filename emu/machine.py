@@ -13,6 +13,7 @@ import math
 import operator
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -70,6 +71,10 @@ class Machine:
         changed = f", {', '.join(self.overrides)}" if self.overrides else ""
         return f"<Machine {self.name}: {', '.join(self.targets)}, {len(self.numbers)} numbers{changed}>"
 
+    def has(self, feature: str) -> bool:
+        """Whether it has one of the features that not every machine has ("tcgen05")."""
+        return any(path.startswith(parameters().optional[feature]) for path in self.numbers)
+
     def value(self, path: str) -> int | float:
         """The number at `path`; MachineError with the nearest spelling if there is none."""
         return self.provenance(path).value
@@ -84,18 +89,33 @@ class Machine:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The names that a machine file must give: scalar paths, timing classes, pipes, with meanings."""
+    """The names that a machine file must give: scalar paths, timing classes, pipes, with meanings.
+
+    `optional` are features that not every machine has, with the beginnings of their paths: a machine file gives all of
+    them or none.
+    """
 
     scalars: Mapping[str, str]
     classes: Mapping[str, str]
     pipes: Mapping[str, str]
+    optional: Mapping[str, tuple[str, ...]]
+
+    def missing(self, given: AbstractSet[str]) -> list[str]:
+        """What a machine file that gives these paths has left out."""
+        wanted = set(self.scalars) | {f"timing.{c}.{word}" for c in self.classes for word in TIMING_NUMBERS + TIMING_NAMES}
+        for starts in self.optional.values():
+            own = {path for path in wanted if path.startswith(starts)}
+            if not own & given:
+                wanted -= own
+        return sorted(wanted - given)
 
 
 @functools.cache
 def parameters() -> Parameters:
     """The list in `machines/parameters.toml`."""
     table = tomllib.loads((MACHINES / "parameters.toml").read_text())
-    return Parameters(table["parameters"], table["timing_classes"], table["pipes"])
+    optional = {name: tuple(starts) for name, starts in table["optional"].items()}
+    return Parameters(table["parameters"], table["timing_classes"], table["pipes"], optional)
 
 
 def machine_names() -> list[str]:
@@ -128,7 +148,7 @@ def load_machine(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Mac
     numbers = _resolve(leaves, problems)
     if problems:
         raise MachineError("\n".join(f"{where}: {p}" for p in problems))
-    timing = {c: _timing(f"timing.{c}", words, numbers) for c in parameters().classes}
+    timing = {c: _timing(f"timing.{c}", words, numbers) for c in parameters().classes if f"timing.{c}.pipe" in words}
     return Machine(
         name, description, tuple(targets), MappingProxyType(numbers), MappingProxyType(timing), tuple(sorted(overrides))
     )
@@ -136,7 +156,7 @@ def load_machine(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Mac
 
 def differences(a: Machine, b: Machine) -> list[tuple[str, Number, Number]]:
     """The paths at which two machines have different values."""
-    pairs = ((path, a.numbers[path], b.numbers[path]) for path in a.numbers)
+    pairs = ((path, a.numbers[path], b.numbers[path]) for path in a.numbers if path in b.numbers)
     return [(path, x, y) for path, x, y in pairs if x.value != y.value]
 
 
@@ -276,7 +296,7 @@ def _check_names(leaves: Mapping[str, Number], words: Mapping[str, str], problem
     for path in (*leaves, *words):
         if path not in numbers and path not in names:
             problems.append(f"unknown key '{path}'. {nearest(path, numbers | names)}")
-    problems += [f"missing: {path}" for path in sorted((numbers - leaves.keys()) | (names - words.keys()))]
+    problems += [f"missing: {path}" for path in known.missing(leaves.keys() | words.keys())]
     for path, word in words.items():
         allowed: Mapping[str, Any] = known.pipes if path.endswith(".pipe") else REASONS
         if path in names and word not in allowed:

@@ -9,15 +9,15 @@ from pathlib import Path
 from emu.machine import Timing, load_machine
 
 ORDERS = ("source", "scheduled")
-MACHINE = "h200"
+MACHINE, BLACKWELL = "h200", "b200"
 
 
 def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Timing] | None:
     """The timing classes to schedule `source` for (see `isa.schedule`), None to leave it as it is written.
 
     `order` is one of `ORDERS`; None stands for "scheduled" for a `.ptx` file, which a compiler wrote
-    and leaves to `ptxas`, and for "source" for all else.  The numbers are always those of one machine:
-    `ptxas` knows targets, not chips, and a kernel is loaded before its machine is chosen.  ValueError
+    and leaves to `ptxas`, and for "source" for all else.  The numbers are always those of one machine,
+    and of another one for the classes that it lacks: `ptxas` knows targets, not chips, and a kernel is loaded before its machine is chosen.  ValueError
     for other orders.
     """
     if order is None:
@@ -30,4 +30,4 @@ def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Tim
 @cache
 def weights() -> Mapping[str, Timing]:
     """The timing classes that compiled programs are scheduled for."""
-    return load_machine(MACHINE).timing
+    return {**load_machine(BLACKWELL).timing, **load_machine(MACHINE).timing}

@@ -37,6 +37,7 @@ from emu.state import (
     RUNNING,
     SUBPARTITIONS,
     TMAP,
+    TMEM_LANES,
     WARP,
     WARP_SLOTS,
     WARPGROUPS,
@@ -104,6 +105,7 @@ class StreamingMultiprocessor:
         self.cells = np.zeros(len(self.shared) // 8, CELL)
         self.events = np.zeros(EVENTS, EVENT)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
+        self.tmem = aligned(int(config["tmem_columns"][0]) * TMEM_LANES, np.uint32).reshape(-1, TMEM_LANES)
         self.log = np.empty(REQUESTS, REQUEST)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
@@ -131,10 +133,10 @@ class StreamingMultiprocessor:
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
             "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
-            "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
+            "tmem_at": self.tmem, "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
         }  # fmt: skip
         for name, array in addresses.items():
-            S[name] = array.ctypes.data
+            S[name] = array.ctypes.data if array.size else 0
         S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
         S["chaos_only"] = -1
         S["ntid"], S["nctaid"] = shape.block, shape.grid
@@ -193,7 +195,7 @@ class StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
             for name in (
-                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events",
+                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events", "tmem",
             ):  # fmt: skip
                 delattr(self, name)
         return self

@@ -26,6 +26,9 @@ COPIES = 512  # warp instructions of cp.async in flight an SM, power of two
 DEPS = 5  # dependences of an instruction that are looked at without a loop
 RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
+TMEM_LANES = 128  # of a column of Tensor Memory; each sub-partition has a quarter
+TMEM_PARTS = 16  # units of allocation that Tensor Memory is kept account of
+TMEM_RING = 16  # loads, or stores, of Tensor Memory in flight in a sub-partition, power of two
 NEVER = 1 << 60  # a time that does not come
 
 i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
@@ -151,7 +154,10 @@ ASKED, GIVEN = 3, 4  # a CTA slot: waits for the chip to say what comes next; ha
     BLOCK_REGISTERS,
     BLOCK_COPY_QUEUE,
     BLOCK_COPY_WAIT,
-) = range(11)
+    BLOCK_TMEM_ALLOC,
+    BLOCK_TMEM_QUEUE,
+    BLOCK_TMEM_WAIT,
+) = range(14)
 
 CTA = np.dtype(
     [
@@ -171,6 +177,7 @@ CTA = np.dtype(
         ("bar_true", i32, 16),  # threads of the current generation that came with a predicate (bar.red), and
         ("bar_false", i32, 16),  # those for which it did not hold
         ("bar_all", i32, 16),  # whether the count is that of all warps that have not exited
+        ("tmem_closed", i32),  # tcgen05.relinquish_alloc_permit: it allocates no more
     ],
     align=True,
 )
@@ -322,6 +329,10 @@ SM = np.dtype(
         ("fly_tail", i64),
         ("fly_time", i64, FLY),
         ("fly_wg", i32, FLY),
+        # Tensor Memory
+        ("tmem_owner", i32, TMEM_PARTS),  # CTA slot + 1 of each unit of columns, 0: free
+        ("tmem_size", i32, TMEM_PARTS),  # columns of the allocation that begins there, 0: none does
+        ("tmem_parked", i32),  # warps that wait for columns
         # bulk copies
         ("tma_free", i64),  # cycles * 256
         ("store_free", i64),  # cycles * 256
@@ -407,6 +418,7 @@ SM = np.dtype(
         ("scratch_at", i64),
         ("fragment_at", i64),  # scratch of mma.sync
         ("copy_at", i64),
+        ("tmem_at", i64),  # Tensor Memory: uint32 [columns][TMEM_LANES]; 0: the machine has none
         ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
         ("local_at", i64),
         ("local_bytes", i64),  # of a thread

@@ -28,7 +28,7 @@ Define = int | float | str
 # `.target` -> the implemented target.  sm_7x lacks what all forms assume; sm_12x is no superset of sm_100.
 TARGETS = {name: name for name in registry.ALL_TARGETS}
 TARGETS |= {f"sm_{n}": "sm_80" for n in (86, 87, 88, 89)}
-TARGETS |= {f"sm_{n}{variant}": "sm_100a" for n in (100, 101, 103, 110) for variant in ("", "a", "f")}
+TARGETS |= {f"sm_{n}{variant}": f"sm_100{variant}" for n in (101, 110) for variant in ("", "a", "f")} | {"sm_103": "sm_100"}
 
 
 @dataclass
@@ -150,7 +150,7 @@ def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: 
 
 
 def target(text: str) -> str:
-    """The implemented target that a `.target` line means: sm_86 is read as sm_80, sm_103a as sm_100a.
+    """The implemented target that a `.target` line means: sm_86 is read as sm_80, sm_110a as sm_100a.
 
     KeyError for targets that are none, or whose instructions are not those of an implemented one.
     """
@@ -181,6 +181,6 @@ def _target(module: Module) -> str:
     except KeyError:
         pos = module.target_at or Pos(module.file, 1, 1)
         known = ", ".join(registry.ALL_TARGETS)
-        others = "sm_86 to sm_89 as sm_80, sm_100 to sm_110 as sm_100a"
+        others = "sm_86 to sm_89 as sm_80, sm_103 as sm_100, sm_101 and sm_110 with their variants as those of sm_100"
         hint = f"write .target sm_90a; supported are {known}, and {others}"
         raise AssemblyError([Diagnostic(pos, f"the target '{module.target}' is not supported", hint)]) from None

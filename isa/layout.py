@@ -9,14 +9,16 @@ from isa.declarations import type_bytes
 from isa.errors import AssemblyError, Diagnostic
 from isa.operands import Symbol, constant
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
+from isa.registry import ALL_TARGETS
 from isa.syntax import Block, Float, Function, Instr, Int, Kernel, Module, Param, Stmt, Sym, VarDecl
 
 # Bytes of all variables of a space: CUDA programming guide, "Compute Capabilities" (constant, local); the shared window
 # of an address; for global memory our own, since its image travels with the program.
 MOST = {"global": 1 << 30, "const": 64 << 10, "shared": 16 << 20, "local": 512 << 10}
 
-# Bytes of static shared memory that ptxas 13.0 allows a kernel; dynamic shared memory has the machine's limit.
-STATIC_SHARED = {"sm_80": 48 << 10, "sm_90": 48 << 10, "sm_90a": 227 << 10, "sm_100a": 227 << 10}
+# Bytes of static shared memory that ptxas 13.0 allows a kernel of an `a` target, and of others; dynamic shared memory has
+# the machine's limit.
+STATIC_SHARED = {target: (227 if target.endswith("a") else 48) << 10 for target in ALL_TARGETS}
 
 
 class Layout:

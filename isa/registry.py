@@ -3,7 +3,7 @@
     @instruction(
         "add{.sat}.s32 d, a, b;",
         "add.{u32,s32} d, a, b;",
-        targets=("sm_80", "sm_90a"),
+        targets=("sm_90",),  # and all later ones; see `HEIRS`
     )
     def add_int(e: Emitter, m: Match) -> None:
         '''d = a + b (PTX ISA 9.7.1.1). ...contract...'''
@@ -223,7 +223,29 @@ class Form:
 
 FORMS: dict[str, list[Form]] = {}
 HOPPER = ("sm_90a",)
-ALL_TARGETS = ("sm_80", "sm_90", "sm_90a", "sm_100a")
+ALL_TARGETS = ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103f", "sm_103a")
+# What has the instructions of a target (PTX ISA 11.1.2): of a plain one all later ones, of a family its members and
+# what comes later in it; an `a` target is alone.
+HEIRS = {
+    "sm_80": ALL_TARGETS,
+    "sm_90": ALL_TARGETS[1:],
+    "sm_100": ALL_TARGETS[3:],
+    "sm_100f": ALL_TARGETS[4:],
+    "sm_103f": ALL_TARGETS[6:],
+}
+
+
+def heirs(targets: tuple[str, ...]) -> tuple[str, ...]:
+    """The implemented targets that have a form declared for `targets`, oldest first."""
+    there = {heir for target in targets for heir in HEIRS.get(target, (target,))}
+    return tuple(target for target in ALL_TARGETS if target in there)
+
+
+def least(targets: tuple[str, ...]) -> str:
+    """The shortest declaration of what `heirs` gives: "sm_90 or later", "sm_90a", "sm_90a, sm_100f"."""
+    implied = {heir for target in targets for heir in HEIRS.get(target, ()) if heir != target}
+    names = [target for target in targets if target not in implied]
+    return f"{names[0]} or later" if len(names) == 1 and names[0][-1].isdigit() else ", ".join(names)
 
 
 def instruction(
@@ -243,7 +265,7 @@ def instruction(
     def wrap(lower: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         family = lower.__module__.rsplit(".", 1)[-1]
         for line in syntax:
-            form = Form(line, lower, targets, sets or {}, types or {}, family, lower.__doc__ or "", ignored or {})
+            form = Form(line, lower, heirs(targets), sets or {}, types or {}, family, lower.__doc__ or "", ignored or {})
             FORMS.setdefault(form.opcode, []).append(form)
         return lower
 

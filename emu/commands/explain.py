@@ -14,6 +14,7 @@ import programs
 from emu.commands.common import machine_option
 from emu.commands.glossary import WORDS, glossary, target
 from emu.machine import Machine, load_machine, machine_names, parameters
+from emu.order import BLACKWELL
 from emu.stalls import CAUSES, MEANINGS, REASONS
 from isa import registry, shorthand
 from isa.assembler import TARGETS
@@ -52,7 +53,9 @@ def command(word: str, machine: str) -> int:
         target,
     )
     texts = [read(word) for read in readers]
-    texts += [numerics(word, loaded), pipe(word), timing(word, loaded), parameter(word, loaded)]
+    texts += [numerics(word, loaded), pipe(word)]
+    for look in (timing, parameter):
+        texts.append(look(word, loaded) or look(word, load_machine(BLACKWELL)))  # what only that machine has
     found = [text for text in texts if text]
     if not found:
         raise click.UsageError(f"nothing is known about '{word}'. {nearest(word, known_words())}".rstrip())
@@ -95,7 +98,7 @@ def instruction(word: str) -> str:
         if form.doc != contract:
             lines += _contract(contract)
             contract = form.doc
-        lines.append(f"{form.syntax}    [{', '.join(form.targets)}]")
+        lines.append(f"{form.syntax}    [{registry.least(form.targets)}]")
         used = [name for name in form.sets if re.search(rf"\.{name}\b", form.syntax)]
         lines += [f"    .{name} is one of {_members(form.sets[name])}" for name in used]
     lines += _contract(contract)
@@ -229,7 +232,7 @@ def timing(word: str, machine: Machine) -> str:
 def parameter(word: str, machine: Machine) -> str:
     """A machine parameter, or all whose path starts with `word` or has it as its unit (`tensor`, `unit.tensor`)."""
     starts = (f"{word}.", f"unit.{word}.")
-    paths = [word] if word in machine.numbers else [p for p in parameters().scalars if p.startswith(starts)]
+    paths = [word] if word in machine.numbers else [p for p in parameters().scalars if p.startswith(starts) and p in machine.numbers]
     return "".join(_number(path, machine) for path in paths)
 
 

@@ -84,8 +84,8 @@ def target(word: str) -> str:
         f"{name} {sum(name in form.targets for form in registry.forms())}" for name in registry.ALL_TARGETS
     )
     only = (
-        " An `a` target has the instructions of its architecture alone: wgmma and setmaxnreg need sm_90a."
-        if "90" in word
+        " An `a` target has the instructions of its architecture alone (wgmma: sm_90a), an `f` target those of its family (tcgen05: sm_100f)."
+        if int(word[3:].rstrip("af")) >= 90
         else ""
     )
     return f"target {word}: {own}{count} forms of instructions ({others}).{only}\n"

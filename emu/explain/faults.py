@@ -105,6 +105,46 @@ TEMPLATES = {
     ),
     common.F_TMA_MBAR: ("TX104", "the mbarrier of a bulk copy was invalidated before the copy completed", ""),
     common.F_BULK_SIZE: ("TX105", "bulk copy of {aux} bytes", "the size is a multiple of 16 bytes"),
+    common.F_TMEM_COLUMNS: (
+        "TM101",
+        "Tensor Memory at {address:#010x}: column {aux} is not allocated by this CTA",
+        "tcgen05.alloc it, and read the address that it wrote behind a barrier",
+    ),
+    common.F_TMEM_RANGE: (
+        "TM102",
+        "Tensor Memory at {address:#010x}: {aux} columns from there reach beyond the last one, or lanes beyond 127",
+        "an address is lane << 16 | column",
+    ),
+    common.F_TMEM_LANES: (
+        "TM105",
+        "Tensor Memory at {address:#010x}: the warp may touch lanes {aux} to {aux}+31 only",
+        "warp w of a CTA has the lanes from 32 * (w % 4) on: add that << 16 to the address",
+    ),
+    common.F_TMEM_SIZE: (
+        "TM107",
+        "{aux} columns of Tensor Memory",
+        "a power of two from 32 to 512",
+    ),
+    common.F_TMEM_PERMIT: (
+        "TM108",
+        "tcgen05.alloc behind tcgen05.relinquish_alloc_permit of the same CTA",
+        "allocate first",
+    ),
+    common.F_TMEM_FREE: (
+        "TM109",
+        "tcgen05.dealloc of {aux} columns at {address:#010x}, which no tcgen05.alloc of this CTA has given",
+        "free what was allocated, once, with the same number of columns",
+    ),
+    common.F_TMEM_LEAK: (
+        "TM110",
+        "the CTA ends with {aux} columns of Tensor Memory allocated",
+        "tcgen05.dealloc them before the last warp exits",
+    ),
+    common.F_TMEM_ADDRESS: (
+        "TM112",
+        "the lanes of the warp give different Tensor Memory addresses ({address:#010x} in lane 0)",
+        "the address is the same in all lanes; each lane's own place follows from the shape",
+    ),
     common.F_SETMAXNREG: (
         "SM103",
         "setmaxnreg to {address} registers from {aux}: inc must not lower, dec must not raise",

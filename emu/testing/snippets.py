@@ -19,7 +19,7 @@ from emu.views.deadlock import deadlock, findings
 
 Run = Callable[[Chaos | None], Result]
 REGISTERS = ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %d<32>; .reg .f32 %f<64>;"
-HEAD = ".version 8.5\n.target {target}\n.address_size 64\n"
+HEAD = ".version 8.8\n.target {target}\n.address_size 64\n"
 
 
 class Snippets:
@@ -39,7 +39,7 @@ class Snippets:
         A body has registers %p0.. (predicates), %h, %r, %d and %f (16, 32, 64 bits, f32); `params` ("u64 out, u32 n,
         tensormap map") are in registers of their names; `shared` declares variables.  Assembled once.
         """
-        target = max(self.machine.targets, key=lambda t: (int(t.strip("sm_a")), t.endswith("a")))
+        target = self.machine.targets[0]
         if "\n" not in str(source) and str(source).endswith((".mptx", ".ptx")):
             source = self.folder / source
         return _load(str(source), tuple(sorted((defines or {}).items())), params, shared, target)

@@ -62,7 +62,15 @@ tmaps_of = view(TMAP)
     F_TMA_MBAR,
     F_MBAR_NO_COMPLETE,
     F_BULK_SIZE,
-) = range(28)
+    F_TMEM_COLUMNS,
+    F_TMEM_RANGE,
+    F_TMEM_LANES,
+    F_TMEM_SIZE,
+    F_TMEM_PERMIT,
+    F_TMEM_FREE,
+    F_TMEM_LEAK,
+    F_TMEM_ADDRESS,
+) = range(36)
 
 
 @compiled

@@ -44,7 +44,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
     c.ctaid[0], c.ctaid[1], c.ctaid[2] = number % nx, (number // nx) % ny, number // (nx * ny)
     room = (S.warps_per_cta + 3) // 4 * 4
     c.first_warp, c.warps, c.live, c.pool = slot * room, S.warps_per_cta, S.warps_per_cta, 0
-    c.smem_base, c.born = slot * S.smem_per_cta, t
+    c.smem_base, c.born, c.tmem_closed = slot * S.smem_per_cta, t, 0
     for k in range(16):
         c.bar_arrived[k] = 0
         c.bar_true[k], c.bar_false[k] = 0, 0

@@ -212,7 +212,7 @@ _TF32_TYPES = {"d": "b32", "a": "f32"}
 
 
 @instruction("cvt.RND.relu.tf32.f32 d, a;", sets=_TF32, types=_TF32_TYPES, targets=HOPPER)
-@instruction("cvt.RND{.relu}.satfinite.tf32.f32 d, a;", sets=_TF32, types=_TF32_TYPES, targets=("sm_100a",))
+@instruction("cvt.RND{.relu}.satfinite.tf32.f32 d, a;", sets=_TF32, types=_TF32_TYPES, targets=("sm_100",))
 def finite_tf32(e: Emitter, m: Match) -> None:
     """d = a with 10 fraction bits; .relu: negative numbers become +0, .satfinite: overflow the largest finite number."""
     a = _finite(e, m.a, "tf32") if m.has(".satfinite") else m.a

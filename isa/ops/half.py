@@ -238,7 +238,7 @@ def _mufu_half(function: Micro, type: str, high: bool) -> Micro:
         return v.select(v.isnan(r), v.const(f.nan), v.select(over, v.const(f.inf), half))
 
     name = f"{function.name}.{type.upper()}{'.H1' if high else ''}"
-    return lane(name, "u->u", "mufu", meaning, emit, f"of the {'high' if high else 'low'} half")
+    return lane(name, "u->u", function.timing, meaning, emit, f"of the {'high' if high else 'low'} half")
 
 
 MUFU_HALF = {

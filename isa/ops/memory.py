@@ -11,7 +11,7 @@ from isa.ops.address import offset_of, shared_whole
 from isa.ops.fence import acquire, release
 from isa.ops.move import MOV, PRMT
 from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Emitter, LocalParam, Match, ParamWord, Value, instruction
+from isa.registry import HEIRS, Address, Const, Emitter, LocalParam, Match, ParamWord, Value, instruction
 
 _DOC = "imm: memory word; the list: rows of the elements"
 LDG = unit("LDG", "U->L", "ldg", "ld_global", _DOC, "loads")
@@ -58,10 +58,10 @@ def _elements(e: Emitter, m: Match, value: Value | list[Value | None]) -> tuple[
     """The elements of the data operand (registers made up for `_`) and the bytes of one."""
     size = int(m["TYPE"].lstrip("busf")) // 8
     given = value if isinstance(value, list) else [value]
-    wide = e.target == "sm_100a" and size in (4, 8) and m.has(".global")
+    wide = e.target in HEIRS["sm_100"] and size in (4, 8) and m.has(".global")
     if size * len(given) > (32 if wide else 16) or len(given) == 8 and size != 4:
         message = f"a vector of {len(given)} x {size} bytes is larger than 16 bytes"
-        raise e.error(message, "256-bit accesses need sm_100a, .global and elements of 32 or 64 bits")
+        raise e.error(message, "256-bit accesses need sm_100 or later, .global and elements of 32 or 64 bits")
     return [v if v is not None else fresh(e, size) for v in given], size
 
 

@@ -13,7 +13,7 @@ USETMAXREG = unit(
 )
 
 
-@instruction("setmaxnreg.{inc,dec}.sync.aligned.u32 n;", types={"n": "imm"}, targets=("sm_90a", "sm_100a"))
+@instruction("setmaxnreg.{inc,dec}.sync.aligned.u32 n;", types={"n": "imm"}, targets=("sm_90a", "sm_100f"))
 def setmaxnreg(e: Emitter, m: Match) -> None:
     """The warpgroup releases registers (.dec) or waits until it gets them (.inc); `n` a thread."""
     if m.n not in range(LOW, HIGH + 1, STEP):

@@ -76,7 +76,7 @@ def _cos(v: VectorBuilder, x: Any) -> Any:
 
 
 def _mufu(name: str, meaning: Any, emit: Any, doc: str, fast: str = "") -> Micro:
-    return lane(f"MUFU.{name}", "f->f", "mufu", meaning, emit, doc, fast)
+    return lane(f"MUFU.{name}", "f->f", "ex2" if name.startswith("EX2") else "mufu", meaning, emit, doc, fast)
 
 
 # The table costs softmax a fifth of its speed: outside silicon mode a polynomial takes its place.

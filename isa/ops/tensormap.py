@@ -31,7 +31,7 @@ FIELDS = {
 }
 # PTX ISA 9.7.9.28, tables of the immediates; what ptxas takes for sm_90a.
 LIMITS = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mode": 1}
-_TARGETS = (*HOPPER, "sm_100a")
+_TARGETS = (*HOPPER, "sm_100f")
 _SETS = {
     "SPACE": (".global", ".shared::cta"),
     "WORD": (".box_dim", ".global_dim", ".element_stride"),

@@ -84,9 +84,11 @@ def test_every_machine_has_every_timing_class(ptx: Any) -> None:
     from isa.micro import MICROS
 
     isa.registry.load()
-    for name in ("h200", "h100"):
+    for name in ("h200", "h100", "b200", "b300"):
         machine = load_machine(name)
-        assert {op.timing for op in MICROS.values()} <= set(machine.timing)
+        needed = {op.timing for op in MICROS.values()}
+        assert machine.has("tcgen05") or not {c for c in machine.timing if c.startswith("tcgen05_")}
+        assert {c for c in needed if machine.has("tcgen05") or not c.startswith("tcgen05_")} <= set(machine.timing)
         assert pipe_names(machine)[0] == "none" and len(pipe_names(machine)) == len(set(pipe_names(machine)))
 
 

@@ -53,7 +53,8 @@ def write(tmp_path: Path, text: str, base: str = 'extends = "h200"\nname = "mine
 def test_shipped_machines_load_and_say_where_numbers_come_from(name):
     machine = load_machine(name)
     assert machine.name == name
-    assert set(machine.timing) == set(parameters().classes)
+    lacking = set() if machine.has("tcgen05") else {c for c in parameters().classes if c.startswith("tcgen05_")}
+    assert set(machine.timing) == set(parameters().classes) - lacking
     for path, number in machine.numbers.items():
         assert number.source, path
         assert number.status in STATUSES, path
@@ -103,6 +104,18 @@ def test_lanes_give_the_issue_intervals():
 def test_h100_is_an_h200_with_other_memory():
     changed = {path for path, _, _ in differences(load_machine("h200"), load_machine("h100"))}
     assert changed == {"unit.l2.capacity_b", "unit.hbm.gb_per_s", "unit.hbm.b_per_cy", "unit.hbm.latency_cy"}
+
+
+def test_a_feature_is_given_whole_or_not_at_all(tmp_path):
+    assert [name for name in machine_names() if load_machine(name).has("tcgen05")] == ["b200", "b300"]
+    with pytest.raises(MachineError) as caught:
+        load_machine(write(tmp_path, '[unit.tmem]\ncolumns = { value = 512, source = "x", status = "assumed" }\n'))
+    assert "missing: unit.tmem.read_b_per_cy" in str(caught.value) and "missing: timing.tcgen05_ld.pipe" in str(caught.value)
+
+
+def test_b300_has_twice_the_exponentials():
+    one, two = load_machine("b200").timing, load_machine("b300").timing
+    assert (one["ex2"].interval, two["ex2"].interval, two["mufu"].interval) == (8, 4, 8)
 
 
 def test_machines_are_frozen():
@@ -215,7 +228,7 @@ def test_extends_in_a_circle(tmp_path):
 def test_unknown_machine_names_the_nearest():
     with pytest.raises(MachineError, match="did you mean 'h200'"):
         load_machine("h2000")
-    with pytest.raises(MachineError, match="known machines: a100, h100, h200"):
+    with pytest.raises(MachineError, match="known machines: a100, b200, b300, h100, h200"):
         load_machine("zzz")
 
 

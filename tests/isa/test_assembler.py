@@ -6,12 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.machine import load_machine
 from isa import tidy
 from isa.assembler import assemble, target
 from isa.errors import AssemblyError
 from isa.listing import counts, listing
+from isa.registry import ALL_TARGETS, heirs, least
 
 SAXPY = """.version 8.0
 .target sm_90a
@@ -193,10 +196,25 @@ def test_vector_variables():
 
 
 @pytest.mark.parametrize(
-    ("line", "name"), [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_100a"), ("sm_90, debug", "sm_90")]
+    ("line", "name"), [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_103a"), ("sm_103", "sm_100"), ("sm_90, debug", "sm_90")]
 )
 def test_targets(line, name):
     assert target(line) == name
+
+
+@given(st.sets(st.sampled_from(ALL_TARGETS), min_size=1))
+def test_a_form_is_there_on_all_heirs_of_its_targets(names):
+    """A plain target's instructions are those of all later ones, a family's those of its members (ptxas 13.0)."""
+    found = heirs(tuple(names))
+    assert set(names) <= set(found) and heirs(found) == found
+    if "sm_90" in names or "sm_80" in names:
+        assert "sm_103a" in found
+    assert names == {"sm_90a"} or least(found) != "sm_90a"
+
+
+def test_least_names_what_was_declared():
+    assert [least(heirs(t)) for t in (("sm_90",), ("sm_90a",), ("sm_90a", "sm_100f"), ("sm_103f",))] == [
+        "sm_90 or later", "sm_90a", "sm_90a, sm_100f", "sm_103f"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["sm_75", "sm_12", "sm_120", "sm_121a", "sm_800", "foo"])

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, int, int, str, str]] = {
     "brackets": (kernel("ld.global.u32 %r1, %d1;"), 8, 1, "expected an address in brackets", r"write \[%d1\]"),
     "narrow": (kernel("ld.global.u32 %r1, [%r2];"), 8, 1, "%r2 is .b32, the address needs a 64-bit register", ""),
     "vector": (kernel("ld.global.v4.u32 {%r1, %r2}, [%d2];"), 8, 1, "expected a vector of 4, found a vector of 2", ""),
-    "too wide": (kernel("ld.global.v4.u64 {%d1, %d2, %d3, %d4}, [%d5];"), 8, 1, "larger than 16 bytes", "sm_100a"),
+    "too wide": (kernel("ld.global.v4.u64 {%d1, %d2, %d3, %d4}, [%d5];"), 8, 1, "larger than 16 bytes", "sm_100 or later"),
     "fragment": (kernel("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f0, %f1}, %d1, %d2, 1, 1, 1, 0, 0;"), 8, 1, "D of n16 in f32 has 8 registers, found 2", ""),
     "coordinates": (kernel("tma.load.2d [%r1], [%d1, {%r2}], [%r3];"), 8, 1, "takes 2 coordinates, found 1", ""),
     # targets

@@ -35,6 +35,7 @@ class Weight(NamedTuple):
 
 PLAIN = {op.timing: Weight("alu", 1, 4, 1, "wait") for op in MICROS.values()} | {
     "mufu": Weight("xu", 8, 17, 4, "short_scoreboard"),
+    "ex2": Weight("xu", 8, 17, 4, "short_scoreboard"),
     "lds": Weight("mio", 4, 23, 2, "short_scoreboard"),
 }
 

@@ -16,7 +16,7 @@ from emu.cli import EXIT_CODES
 from emu.explain import rules as declared
 from isa import registry
 from isa.micro import MICROS
-from isa.registry import ALL_TARGETS, Form
+from isa.registry import ALL_TARGETS, Form, least
 from isa.vocabulary import OPCODES
 from tools.docs.blocks import ROOT, replace, table, update
 from tools.docs.examples import lowered
@@ -43,7 +43,7 @@ def row(form: Form) -> tuple[str, ...]:
     if len(counts) > SHOWN:
         shown.append(f"... {sum(counts.values())} in all")
     classes = dict.fromkeys(MICROS[name].timing for name in counts)
-    targets = "all" if set(form.targets) == set(ALL_TARGETS) else " ".join(form.targets)
+    targets = "all" if form.targets == ALL_TARGETS else least(form.targets)
     syntax = form.syntax.replace("|", "\\|")
     return f"`{syntax}`", sets(form), targets, ", ".join(shown) or "nothing", " ".join(classes)
 

@@ -93,5 +93,5 @@ def test_words(instructions, text, name, word):
 
 
 def test_a_wrong_target_says_so(instructions):
-    with pytest.raises(Exception, match="sm_90, sm_90a, sm_100a only"):
+    with pytest.raises(Exception, match="needs sm_90 or later"):
         instructions.lower("red.global.add.v2.f32 [%rd1], {%f1, %f2};", "sm_80")

@@ -60,5 +60,5 @@ def test_words(instructions):
 
 
 def test_ampere_has_none(instructions):
-    with pytest.raises(Exception, match="sm_90, sm_90a, sm_100a only"):
+    with pytest.raises(Exception, match="needs sm_90 or later"):
         instructions.lower("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "sm_80")

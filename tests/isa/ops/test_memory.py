@@ -221,5 +221,5 @@ def test_128_bits(instructions):
 
 def test_32_bytes_need_blackwell(instructions):
     line = "ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd1];"
-    assert "256-bit accesses need sm_100a" in str(instructions.reject(line))
+    assert "256-bit accesses need sm_100 or later" in str(instructions.reject(line))
     assert [op.imm for op in instructions.lower(line, "sm_100a")] == [memory_word(0, 4, 8)]
