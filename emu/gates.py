@@ -2,7 +2,8 @@
 
 An encoded gap keeps the next instruction behind its fixed-latency operands, so within a basic block the core need
 not look at ready times that such instructions leave: instructions only ever issue later than encoded, and so does what
-is between a result and its reader.  What remains is GATED (an operand comes from another block, or from a
+is between a result and its reader.  Nor at a time that the block has waited for already: whoever is there has come
+through the block, in order; nor at times that nobody leaves.  What remains is GATED (the first to need what comes from another block, or from a
 variable-latency instruction) and STAMPED (a result that might be late behind the end of the block).
 """
 
@@ -13,47 +14,60 @@ from typing import Any
 import numpy as np
 
 from emu.stalls import REASONS
-from emu.state import BRANCH, GATED, LISTS, STAMPED
+from emu.state import BRANCH, GATED, STAMPED
 
 FIXED = int(REASONS["wait"])
 
 
-def mark_gated(rt: np.ndarray, lists: np.ndarray, blocks: Any, registers: int, zero: int, branch_guard: int) -> None:
-    """Set GATED and STAMPED in RT_INSTR.
+Slots = list[list[int]]  # ready-time slots of every instruction
 
-    `blocks`: the basic block of every instruction; `registers`: rows that have ready times; `zero`: the slot that
-    is always ready, predicates lie before it; `branch_guard`: cycles that a branch's guard must be there earlier.
+
+def mark_gated(
+    rt: np.ndarray, gates: Slots, results: Slots, blocks: Any, registers: int, branch_guard: int, mma: int
+) -> Slots:
+    """Set GATED and STAMPED in RT_INSTR; returns of `gates`, what instructions wait for, those to look at.
+
+    `results`: what they write; `blocks`: the basic block of every instruction; `registers`: slots of registers,
+    before those of predicates; `branch_guard`: cycles that a branch's guard must be there earlier; `mma`: the kind
+    of mma.sync, whose results take as long as those of lane operations (what delays one delays all that follows).
     """
-    fields = {
-        name: rt[name].tolist()
-        for name in ("kind", "dep", "res", "list", "nd", "ns", "stall", "reason", "latency", "flags", "guard")
-    }
-    rows = lists.tolist()
+    fields = {name: rt[name].tolist() for name in ("kind", "stall", "reason", "latency", "flags", "guard")}
+    fields["fixed"] = [k in (0, mma) and r == FIXED for k, r in zip(fields["kind"], fields["reason"], strict=True)]
+    fields |= {"gates": gates, "results": results}
+    late: Slots = []
     edges = np.flatnonzero(np.diff(blocks)) + 1
     for first, end in zip([0, *edges], [*edges, len(rt)], strict=True):
-        _mark_block(fields, rows, range(int(first), int(end)), registers, zero, branch_guard)
-    rt["flags"] = fields["flags"]
+        late += _mark_block(fields, range(int(first), int(end)), registers, branch_guard)
+    stamped = {s for k, flags in enumerate(fields["flags"]) if flags & STAMPED for s in results[k]}
+    late = [[s for s in slots if s in stamped] for slots in late]
+    rt["flags"] = [flags | (GATED if slots else 0) for flags, slots in zip(fields["flags"], late, strict=True)]
+    return late
 
 
-def _mark_block(f: dict[str, Any], rows: list[int], block: range, registers: int, zero: int, branch_guard: int) -> None:
+def _mark_block(f: dict[str, Any], block: range, registers: int, branch_guard: int) -> Slots:
     at, issue = {}, 0  # encoded issue cycles
     for k in block:
         at[k] = issue
         issue += f["stall"][k]
-    covered: dict[int, int] = {}  # slot -> when a fixed-latency result of this block is there
+    covered: dict[int, int] = {}  # slot -> when a result is there that this block wrote, or has waited for
+    writer: dict[int, int] = {}
+    looked = []
     for k in block:
-        gates = [s for s in f["dep"][k] if s != zero]
-        listed = rows[f["list"][k] : f["list"][k] + f["nd"][k] + f["ns"][k]] if f["flags"][k] & LISTS else []
-        gates += listed if f["kind"][k] == 0 else [row for row in listed if row < registers]
-        late = any(s not in covered for s in gates)
-        if f["flags"][k] & BRANCH and f["guard"][k]:
-            late = late or covered[registers + f["guard"][k]] + branch_guard > at[k]
-        fixed = f["kind"][k] == 0 and f["reason"][k] == FIXED
+        late = [s for s in f["gates"][k] if s not in covered]
+        looked.append(late)
+        guard = registers + f["guard"][k]
+        if f["flags"][k] & BRANCH and guard in covered and covered[guard] + branch_guard > at[k]:
+            f["flags"][k] |= GATED
+            if guard in writer:
+                f["flags"][writer[guard]] |= STAMPED
         when = at[k] + f["latency"][k]
-        guards = branch_guard if any(registers <= s < zero for s in f["res"][k]) else 0
-        f["flags"][k] |= (GATED if late else 0) | (0 if fixed and when + guards <= issue else STAMPED)
-        for slot in (*f["res"][k], *listed[: f["nd"][k]]):
-            if fixed:
+        guards = branch_guard if any(s >= registers for s in f["results"][k]) else 0
+        f["flags"][k] |= 0 if f["fixed"][k] and when + guards <= issue else STAMPED
+        covered |= dict.fromkeys(late, at[k])
+        writer |= dict.fromkeys(f["results"][k], k)
+        for slot in f["results"][k]:
+            if f["fixed"][k]:
                 covered[slot] = when
             else:
                 covered.pop(slot, None)
+    return looked

@@ -18,7 +18,7 @@ from numba import njit
 from emu.compiled import compiled
 from emu.raw import ld16, ld32, ld64, st32, st64
 from emu.stalls import Reason
-from emu.state import BRANCH, DEPS, HOT, LISTS, LOADS, NEVER, PIPES, REASONS, REGS, WARP_SLOTS
+from emu.state import BRANCH, DEPS, HOT, LOADS, NEVER, PIPES, REASONS, REGS, WARP_SLOTS
 from emu.units.common import warps_of
 from emu.units.sharing import tensor_busy
 
@@ -98,25 +98,15 @@ def gated_operands(S: Any, C: Any, W: Any, J: Any, gap_until: int) -> None:
     latest = ld64(W.time_at + J.dep[0] * 8)
     for k in range(1, DEPS):
         latest = max(latest, ld64(W.time_at + J.dep[k] * 8))
-    if J.flags & (LISTS | BRANCH):
-        latest = more_operands(S, C, W, J, latest, gap_until)
-    W.dep_ready = max(latest >> 8, gap_until)
-    W.dep_reason = latest & 255
-
-
-@compiled
-def more_operands(S: Any, C: Any, W: Any, J: Any, latest: int, gap_until: int) -> int:
-    """Operands in lists, and a branch's guard, which must be there earlier."""
-    if J.flags & LISTS:
-        for k in range(J.nd + J.ns):
-            slot = ld16(S.list_at + 2 * (J.list + k))
-            if J.kind == 0 or slot < S.const_first:  # rows of constants, which only units list, have no slot
-                latest = max(latest, ld64(W.time_at + slot * 8))
-    elif J.guard:
+    if J.ng:
+        for k in range(J.nd + J.ns, J.nd + J.ns + J.ng):
+            latest = max(latest, ld64(W.time_at + ld16(S.list_at + 2 * (J.list + k)) * 8))
+    if J.flags & BRANCH and J.guard:  # which must be there earlier
         x = (ld64(W.time_at + (S.const_first + J.guard) * 8) >> 8) + C.branch_guard_cy
         if x > latest >> 8 and x > gap_until:
             latest = x << 8 | R_WAIT
-    return latest
+    W.dep_ready = max(latest >> 8, gap_until)
+    W.dep_reason = latest & 255
 
 
 @compiled

@@ -15,11 +15,11 @@ import numpy as np
 
 from emu.aligned import aligned
 from emu.dispatch import lane_ids
-from emu.gates import mark_gated
+from emu.gates import Slots, mark_gated
 from emu.generate import UNITS, unit_routines
 from emu.machine import Machine
 from emu.stalls import REASONS
-from emu.state import BRANCH, DEPS, HAS_D, LISTS, LOADS, PAIR, PIPES, REGS, RESULTS, RT_INSTR, SPIN
+from emu.state import BRANCH, DEPS, HAS_D, LOADS, PAIR, PIPES, REGS, RESULTS, RT_INSTR, SPIN
 from isa.micro import MICROS, Micro
 from isa.program import NO_ROW, Program
 
@@ -33,7 +33,7 @@ class Linked:
     """Instructions for one machine, and the names of its pipes by index."""
 
     instrs: np.ndarray  # RT_INSTR
-    lists: np.ndarray  # uint16: Program.lists and spare dependences
+    lists: np.ndarray  # uint16: Program.lists, and gates beyond `dep`
     pipes: list[str]
     units: list[str]  # of emu/units that execute some of them
 
@@ -66,9 +66,12 @@ def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
         if micro.unit:
             unit, rt["op"][k] = unit_routines()[micro.unit]
             rt["kind"][k] = 1 + UNITS.index(unit)
-    lists = slots(program, rt)
-    rt["stall"] = encoded_gaps(rt, lists, program, [machine.timing[m.timing].stall for m in micros])
-    mark_gated(rt, lists, program.instrs["block"], program.registers, time_slots(program) - 2, _branch_guard(machine))
+    gates, results = slots(program, rt)
+    rt["stall"] = encoded_gaps(rt, gates, results, program, [machine.timing[m.timing].stall for m in micros])
+    late = mark_gated(
+        rt, gates, results, program.instrs["block"], program.registers, _branch_guard(machine), 1 + UNITS.index("mma")
+    )
+    lists = place(program, rt, late, results)
     used = {unit_routines()[micro.unit][0] for micro in micros if micro.unit}
     return Linked(rt, lists, pipes, sorted(used, key=UNITS.index))
 
@@ -110,8 +113,6 @@ def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:
         flags |= REGS
     if "loads" in micro.flags and program.instrs["nd"][k]:
         flags |= LOADS
-    if program.instrs["nd"][k] or program.instrs["ns"][k]:
-        flags |= LISTS
     if micro.unit in ("bra", "exit"):
         flags |= BRANCH
     if micro.unit in ("mbar_wait", "mbar_wait_state") and spins(program, k):
@@ -132,24 +133,37 @@ def _slot(program: Program, x: int) -> int:
     return x if x < program.registers else x - len(program.const_bits)
 
 
-def slots(program: Program, rt: np.ndarray) -> np.ndarray:
-    """Fill the `dep` and `res` columns of RT_INSTR; returns Program.lists with the slots that found no room.
+def slots(program: Program, rt: np.ndarray) -> tuple[Slots, Slots]:
+    """The ready-time slots that each instruction waits for, and of its results; those of lists included."""
+    gates: Slots = []
+    results: Slots = []
+    for k, instr in enumerate(program.instrs):
+        first, split = int(instr["list"]), int(instr["list"] + instr["nd"])
+        listed = program.lists[first : split + int(instr["ns"])].tolist()
+        rows = [row for row in listed if row < program.registers]  # rows of constants are always ready
+        named = [_slot(program, int(x)) for x in instr["dep"][: instr["ndep"]]]
+        gates.append(list(dict.fromkeys(named + rows)))
+        results.append(_results(program, rt[k]) + listed[: int(instr["nd"])])
+    return gates, results
 
-    Those hang on the `list` of lane operations, which have none of their own; unit routines keep theirs, and
-    the rows that they would wait for beyond `dep` are the last of at most eight.
+
+def place(program: Program, rt: np.ndarray, gates: Slots, results: Slots) -> np.ndarray:
+    """Fill the `dep` and `res` columns of RT_INSTR; returns Program.lists with the gates that found no room.
+
+    Those lie behind the instruction's own list, which is moved.
     """
     zero, unread = time_slots(program) - 2, time_slots(program) - 1
-    lists = [int(x) for x in program.lists]
-    for k, instr in enumerate(program.instrs):
-        gates = [_slot(program, int(x)) for x in instr["dep"][: instr["ndep"]]]
-        results = _results(program, rt[k])
-        if len(gates) > DEPS and rt[k]["kind"] == 0:
-            rt["list"][k], rt["ns"][k] = len(lists), len(gates) - DEPS
-            rt["flags"][k] |= LISTS
-            lists += gates[DEPS:]
-        gates = gates[:DEPS]
-        rt["dep"][k] = gates + [zero] * (DEPS - len(gates))
-        rt["res"][k] = results + [unread] * (RESULTS - len(results))
+    lists: list[int] = program.lists.tolist()
+    for k, (needed, written) in enumerate(zip(gates, results, strict=True)):
+        dep, more = needed[:DEPS], needed[DEPS:]
+        rt["dep"][k] = dep + [zero] * (DEPS - len(dep))
+        direct = written[: len(written) - int(rt["nd"][k])]
+        rt["res"][k] = direct + [unread] * (RESULTS - len(direct))
+        rt["ng"][k] = len(more)
+        if more:
+            first = int(rt["list"][k])
+            rt["list"][k] = len(lists)
+            lists += lists[first : first + int(rt["nd"][k]) + int(rt["ns"][k])] + more
     return np.array(lists or [0], np.uint16)
 
 
@@ -181,7 +195,7 @@ def spins(program: Program, k: int) -> bool:
     return pc == k
 
 
-def encoded_gaps(rt: np.ndarray, lists: np.ndarray, program: Program, least: list[float]) -> Any:
+def encoded_gaps(rt: np.ndarray, gates: Slots, results: Slots, program: Program, least: list[float]) -> Any:
     """The encoded gap of every instruction, cycles (see the module's text)."""
     gaps = np.ones(len(rt), np.int64)
     fixed = int(REASONS["wait"])
@@ -193,22 +207,16 @@ def encoded_gaps(rt: np.ndarray, lists: np.ndarray, program: Program, least: lis
         if program.instrs["block"][k] != block:
             block, ready, pipe_free, now = program.instrs["block"][k], {}, {}, 0
         else:
-            sources = [int(s) for s in r["dep"]] + _list_rows(lists, r)
-            issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in sources)])
+            issue = max([now + gaps[k - 1], pipe_free.get(int(r["pipe"]), 0), *(ready.get(s, 0) for s in gates[k])])
             gaps[k - 1] = min(issue - now, 255)
             now = issue
         gaps[k] = max(round(least[k]), 1)
         pipe_free[int(r["pipe"])] = now + int(r["interval"])
         when = now + int(r["latency"]) if int(r["reason"]) == fixed else 0
-        listed = _list_rows(lists, r)[: r["nd"]] if r["flags"] & LOADS else []
-        for slot in [*_results(program, r), *listed]:
+        written = results[k] if r["flags"] & LOADS else results[k][: len(results[k]) - int(r["nd"])]
+        for slot in written:
             ready[slot] = when
     return gaps
-
-
-def _list_rows(lists: np.ndarray, r: Any) -> list[int]:
-    first = int(r["list"])
-    return [int(x) for x in lists[first : first + int(r["nd"]) + int(r["ns"])]]
 
 
 def _results(program: Program, r: Any) -> list[int]:

@@ -60,10 +60,11 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs
     ("flags", u16, 30),
-    ("list", i32, 32),  # lists of registers; of a lane operation, slots that gate issue beyond `dep` (ns of them)
+    ("list", i32, 32),  # lists of registers: nd results, ns sources, ng slots that gate issue beyond `dep`
     ("target", i32, 32),
     ("dep", (u16, DEPS), 36),  # ready-time slots that gate issue; spare ones name a slot that is always 0
     ("res", (u16, RESULTS), 46),  # ready-time slots of the results; spare ones name a slot that nobody reads
+    ("ng", u8, 54),
     ("imm", i64, 56),
     ("reconv", i32, 56),
 ]
@@ -79,7 +80,6 @@ SPIN = 1  # a try_wait whose only continuation on false is itself
 PAIR = 2  # the register result is a 64-bit pair
 HAS_D = 8  # has a register result
 LOADS = 16  # the result list is written like a register (not asynchronously)
-LISTS = 64  # has lists of registers
 BRANCH = 32  # a branch: its guard must be there earlier
 REGS = 4  # uses the register file's ports: competes with the tensor core for them
 GATED = 128  # operands may be late: encoded gaps alone do not cover them (emu/link.py)

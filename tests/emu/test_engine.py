@@ -266,6 +266,7 @@ def problem(name: str, defines: dict[str, Any], **options: Any) -> Callable[[Any
 WORK: dict[str, Callable[[Any], Work]] = {
     "mixed": mixed,
     "fa3": problem("fa3", {"KV_TILE": 48}, seqlen=130, seqlen_k=100, heads=1),
+    "fa2": problem("fa2", {}, seqlen=100, seqlen_k=130, heads=1, head_dim=64),
     "gemm": problem("gemm", {"TILE_N": 64, "STAGES": 2}, m=140, n=72, k=136),
     "softmax": problem("softmax", {}, rows=23, cols=260),
 }

@@ -20,8 +20,9 @@ def test_looking_at_every_ready_time_gives_the_same(ptx: Any, name: str, monkeyp
     assert (flags & GATED == 0).any() and (flags & STAMPED == 0).any()
     marked = outcome(ptx.step(kernel, args, *rest), args)
 
-    def mark_all(rt: Any, *_: Any) -> None:
+    def mark_all(rt: Any, gates: Any, *_: Any) -> Any:
         rt["flags"] |= GATED | STAMPED
+        return gates
 
     monkeypatch.setattr(emu.link, "mark_gated", mark_all)
     kernel, args, *rest = WORK[name](ptx)
@@ -34,3 +35,13 @@ def test_a_unit_is_made_from_what_it_imports() -> None:
     names = {path.stem for path in closure(["emu.units.tensor"])}
     assert {"tensor", "tensor_math", "tensor_panels", "state", "common", "raw"} <= names
     assert not names & {"tma", "boxes", "engine", "wgmma"}
+
+
+def test_a_time_is_looked_at_once_in_a_block(ptx: Any) -> None:
+    """The first reader of a load waits for it, the second comes later anyway; a second load starts anew."""
+    body = """ld.global.u32 %r1, [%p]; add.u32 %r2, %r1, 1; add.u32 %r3, %r1, 2; ld.global.u32 %r1, [%p + 4];
+        add.u32 %r4, %r1, %r2; st.global.v4.u32 [%p], {%r1, %r2, %r3, %r4};"""
+    program = ptx.assemble(body, "u64 p").program
+    flags = link(program, ptx.machine()).instrs["flags"]
+    adds = [bool(flags[k] & GATED) for k, name in enumerate(program.micro_names) if name.startswith("IADD")]
+    assert adds == [True, False, True]
