@@ -13,7 +13,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from emu.compiled import compiled
@@ -24,12 +23,12 @@ from emu.units.common import DEFAULT, together
 from emu.units.mma_silicon import WORK_BYTES as FUSED_BYTES
 from emu.units.mma_silicon import fused_product, panels
 from emu.units.sharing import take_issue
-from emu.units.tensor_panels import KIND_BF16, KIND_F16, KIND_S8, KIND_TF32
+from emu.units.tensor_panels import KIND_BF16, KIND_F16, KIND_S8, KIND_TF32, KIND_U8
 
 FULL, R_DISPATCH = 0xFFFFFFFF, int(Reason.DISPATCH_STALL)
 ROW = 128  # bytes of a register row
 LANES = 32
-WORK_BYTES = 12 * ROW + FUSED_BYTES
+WORK_BYTES = 4 * ROW + FUSED_BYTES
 ROWS, WORDS = vector(F32, LANES), vector(I32, LANES)
 BYTES = KIND_S8  # stands for s8 and u8
 CASES = {
@@ -56,19 +55,85 @@ def _elements(b: Any, kind: int, register: Any, mask: Any) -> list[Any]:
         parts = register, b.lshr(register, splat(WORDS, 16))
         return [b.fpext(b.bitcast(b.trunc(x, vector(I16, LANES)), vector(F16, LANES)), ROWS) for x in parts]
     signed = (b.ashr(b.shl(register, splat(WORDS, 24 - 8 * e)), splat(WORDS, 24)) for e in range(4))
-    return [b.sitofp(b.and_(x, mask), ROWS) for x in signed]
+    masks = pick(b, b.insert_element(ir.Constant(WORDS, ir.Undefined), mask, I32(0)), [0] * LANES)
+    return [b.sitofp(b.and_(x, masks), ROWS) for x in signed]
 
 
-def _emit_product(
-    b: Any, kind: int, k: int, registers: list[Any], masks: list[Any], c: list[Any], d: list[Any]
-) -> None:
-    """D = A * B + C; `registers`: functions that load A's registers, then B's; c, d: addresses of four float32 rows."""
+def _unpack(b: Any, register: Any) -> list[Any]:
+    """A register of f16 pairs as float32: the lower halves, the upper ones."""
+    return _elements(b, KIND_F16, register, None)
+
+
+def _pack(b: Any, low: Any, high: Any) -> Any:
+    """The inverse of `_unpack`, rounding to nearest even."""
+    halves = (b.bitcast(b.fptrunc(x, vector(F16, LANES)), vector(I16, LANES)) for x in (low, high))
+    low, high = (b.zext(x, WORDS) for x in halves)
+    return b.or_(low, b.shl(high, splat(WORDS, 16)))
+
+
+def _read_sums(b: Any, kind: int, packed: Any, at: list[Any]) -> list[Any]:
+    """C as float32: low rows at both column parities, high rows.  packed: whether it is f16; at: C's rows."""
+    if kind == BYTES:
+        return [splat(ROWS, 0.0)] * 4
+    if kind != KIND_F16:
+        return [load(b, row, ROWS, 32) for row in at]
+    values, blocks = [], []
+    with b.if_else(packed) as branches:
+        for branch, is_packed in zip(branches, (True, False), strict=True):
+            with branch:
+                loads = [load(b, row, WORDS, 32) for row in at[: 2 if is_packed else 4]]
+                unpacked = [x for word in loads for x in (_unpack(b, word) if is_packed else [b.bitcast(word, ROWS)])]
+                values.append(unpacked)
+                blocks.append(b.block)
+    sums = []
+    for pair in zip(*values, strict=True):
+        phi = b.phi(ROWS)
+        for value, block in zip(pair, blocks, strict=True):
+            phi.add_incoming(value, block)
+        sums.append(phi)
+    return sums
+
+
+def _write_sums(b: Any, kind: int, word: Any, sums: list[Any], old: list[Any], at: list[Any]) -> None:
+    """D from float32; old: C's rows, to which sums of bytes are added modulo 2^32, or clamped once; at: D's rows."""
+    if kind == BYTES:
+        c = [load(b, row, WORDS, 32) for row in old]
+        dots = [b.fptosi(x, WORDS) for x in sums]
+        clamped = [call(b, "llvm.sadd.sat.v32i32", WORDS, x, dot) for x, dot in zip(c, dots, strict=True)]
+        totals = [b.add(x, dot) for x, dot in zip(c, dots, strict=True)]
+        for row, x, y in zip(at, clamped, totals, strict=True):
+            store(b, b.select(_bit(b, word, 18), x, y), row, 32)
+        return
+    halves = b.if_else(_bit(b, word, 16)) if kind == KIND_F16 else None
+    if halves is None:
+        for row, value in zip(at, sums, strict=True):
+            store(b, value, row, 32)
+        return
+    with halves as (packed, wide):
+        with packed:
+            for n, row in enumerate(at[:2]):
+                store(b, _pack(b, sums[2 * n], sums[2 * n + 1]), row, 32)
+        with wide:
+            for row, value in zip(at, sums, strict=True):
+                store(b, value, row, 32)
+
+
+def _bit(b: Any, word: Any, n: int) -> Any:
+    return b.trunc(b.lshr(word, I64(n)), ir.IntType(1))
+
+
+def _emit_product(b: Any, kind: int, k: int, word: Any, row: Any, results: Any, sources: Any) -> None:
+    """D = A * B + C; `row`: a function (list, number) to the address of a register."""
     per = PER[kind]
     groups = k // (4 * per)
-    sums = [load(b, at, ROWS, 32) for at in c]
+    c, d = ([row(at, first + n) for n in range(4)] for at, first in ((sources, 3 * groups), (results, 0)))
+    masks = [b.select(_bit(b, word, 8 + 4 * n), I32(-1), I32(255)) if kind == BYTES else None for n in (0, 1)]
+    sums = _read_sums(b, kind, _bit(b, word, 17), c)
     for group in range(groups):
-        low, high = (_elements(b, kind, registers[2 * group + half](), masks[0]) for half in (0, 1))
-        columns = _elements(b, kind, registers[2 * groups + group](), masks[1])
+        numbers = 2 * group, 2 * group + 1, 2 * groups + group
+        low, high, columns = (load(b, row(sources, n), WORDS, 32) for n in numbers)
+        low, high = (_elements(b, kind, x, masks[0]) for x in (low, high))
+        columns = _elements(b, kind, columns, masks[1])
         for q in range(4):
             quad = [lane // 4 * 4 + q for lane in range(LANES)]
             for e in range(per):
@@ -78,47 +143,34 @@ def _emit_product(
                     for half in (0, 1):
                         n = 2 * half + parity
                         sums[n] = call(b, "llvm.fma.v32f32", ROWS, rows[half], column, sums[n])
-    for value, at in zip(sums, d, strict=True):
-        store(b, value, at, 32)
+    _write_sums(b, kind, word, sums, c, d)
 
 
 @intrinsic
-def _product(typing: Any, kind: Any, k: Any, signs: Any, window: Any, rows: Any, c: Any, d: Any) -> Any:
-    """One product.  rows: address of the row numbers of A and B; c, d: tuples of four addresses of float32 rows.
-
-    signs: bit 0 A, bit 1 B has unsigned bytes.
-    """
+def _product(typing: Any, word: Any, window: Any, results: Any, sources: Any) -> Any:
+    """One product in fast mode; the arguments of `product`."""
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
-        kind, k, signs, window, rows, c, d = args
-        c, d = cgutils.unpack_tuple(b, c), cgutils.unpack_tuple(b, d)
+        word, window, results, sources = args
 
-        def register(n: int) -> Any:
-            def at() -> Any:
-                number = b.zext(load(b, offset(b, rows, 2 * n), I16, 2), I64)
-                return load(b, b.add(window, b.shl(number, I64(7))), WORDS, 32)
-
-            return at
-
-        def mask(bit: int) -> Any:
-            unsigned = b.trunc(b.lshr(signs, I64(bit)), ir.IntType(1))
-            word = b.select(unsigned, I32(255), I32(-1))
-            return pick(b, b.insert_element(ir.Constant(WORDS, ir.Undefined), word, I32(0)), [0] * LANES)
+        def row(rows: Any, n: int) -> Any:
+            number = b.zext(load(b, offset(b, rows, 2 * n), I16, 2), I64)
+            return b.add(window, b.shl(number, I64(7)))
 
         end = b.append_basic_block("mma.end")
-        switch = b.switch(b.or_(b.shl(kind, I64(8)), k), end)
-        for case in sorted(CASES):
-            block = b.append_basic_block(f"mma.{case[0]}.{case[1]}")
-            switch.add_case(I64(case[0] << 8 | case[1]), block)
+        switch = b.switch(b.and_(word, I64(0xFFF)), end)
+        for kind, k in sorted(CASES):
+            block = b.append_basic_block(f"mma.{kind}.{k}")
+            for name in (kind, KIND_U8) if kind == BYTES else (kind,):
+                switch.add_case(I64(name << 8 | k), block)
             b.position_at_end(block)
-            masks = [mask(0), mask(1)] if case[0] == BYTES else [None, None]
-            _emit_product(b, *case, [register(n) for n in range(6)], masks, c, d)
+            _emit_product(b, kind, k, word, row, results, sources)
             b.branch(end)
         b.position_at_end(end)
         return ctx.get_dummy_value()
 
     i = types.int64
-    return types.void(i, i, i, i, i, c, d), emit
+    return types.void(i, i, i, i), emit
 
 
 @intrinsic
@@ -127,8 +179,7 @@ def _widen(typing: Any, low: Any, high: Any, row: Any) -> Any:
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
         low, high, row = args
-        values = _elements(b, KIND_F16, load(b, row, WORDS, 32), None)
-        for value, at in zip(values, (low, high), strict=True):
+        for value, at in zip(_unpack(b, load(b, row, WORDS, 32)), (low, high), strict=True):
             store(b, value, at, 32)
         return ctx.get_dummy_value()
 
@@ -142,29 +193,11 @@ def _narrow(typing: Any, row: Any, low: Any, high: Any) -> Any:
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
         row, *parts = args
-        halves = (b.fptrunc(load(b, at, ROWS, 32), vector(F16, LANES)) for at in parts)
-        low, high = (b.zext(b.bitcast(x, vector(I16, LANES)), WORDS) for x in halves)
-        store(b, b.or_(low, b.shl(high, splat(WORDS, 16))), row, 32)
+        store(b, _pack(b, *(load(b, at, ROWS, 32) for at in parts)), row, 32)
         return ctx.get_dummy_value()
 
     i = types.int64
     return types.void(i, i, i), emit
-
-
-@intrinsic
-def _add_integers(typing: Any, row: Any, wide: Any, c: Any, satfinite: Any) -> Any:
-    """row = c + the integers held as float32 at `wide`: modulo 2^32, or clamped once."""
-
-    def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
-        row, wide, c, satfinite = args
-        dot = b.fptosi(load(b, wide, ROWS, 32), WORDS)
-        total = load(b, c, WORDS, 32)
-        clamped = call(b, "llvm.sadd.sat.v32i32", WORDS, total, dot)
-        store(b, b.select(b.trunc(satfinite, ir.IntType(1)), clamped, b.add(total, dot)), row, 32)
-        return ctx.get_dummy_value()
-
-    i = types.int64
-    return types.void(i, i, i, i), emit
 
 
 @njit(inline="always")
@@ -177,52 +210,39 @@ _panels = panels(_elements, PER, CASES)
 
 
 @compiled
-def product(word: int, window: int, results: int, sources: int, wide: int, fraction: int) -> None:
+def product(word: int, window: int, results: int, sources: int, work: int, fraction: int) -> None:
     """One mma.sync of a warp.
 
     word: the mma word (docs/architecture.md 3).  window: the warp's registers.  results, sources: addresses of
-    uint16 row numbers of D, and of A, B and C.  wide: WORK_BYTES of work space, 64-byte aligned; the first four rows are
-    zero.  fraction: bits that a fused dot product keeps below its largest term, 0 for fast mode.
+    uint16 row numbers of D, and of A, B and C.  work: WORK_BYTES of work space, 64-byte aligned.  fraction: bits that a
+    fused dot product keeps below its largest term, 0 for fast mode.
     """
-    k, kind_a, kind_b = word & 0xFF, word >> 8 & 15, word >> 12 & 15
-    half_d, half_c = word >> 16 & 1, word >> 17 & 1
-    integer = kind_a >= KIND_S8
-    bits = 8 if integer else 32 if kind_a == KIND_TF32 else 16
-    of_a = k * bits // 64  # registers
-    kind = KIND_S8 if integer else kind_a
-    signs = (kind_a > KIND_S8) | (kind_b > KIND_S8) << 1
-    old = sources + 2 * (of_a + of_a // 2)
-    into = wide + 4 * ROW
-    c = (wide, wide + ROW, wide + 2 * ROW, wide + 3 * ROW)  # zeros, for bytes
-    w = (into, into + ROW, into + 2 * ROW, into + 3 * ROW)
-    if half_c:
-        _widen(into, into + ROW, _row(window, old, 0))
-        _widen(into + 2 * ROW, into + 3 * ROW, _row(window, old, 1))
-        c = w
-    elif not integer:
-        c = (_row(window, old, 0), _row(window, old, 1), _row(window, old, 2), _row(window, old, 3))
-    d = w
-    if not (half_d or integer):
-        d = (_row(window, results, 0), _row(window, results, 1), _row(window, results, 2), _row(window, results, 3))
-    if fraction != 0 and not integer:
-        if not half_c:
-            for n in range(4):
-                _move(into + n * ROW, _row(window, old, n))
-        _panels(kind, k, window, sources, wide + 12 * ROW)
-        fused_product(kind, k, fraction, half_d, wide + 12 * ROW, into)
-        if not half_d:
-            for n in range(4):
-                _move(_row(window, results, n), into + n * ROW)
+    if fraction == 0 or word >> 8 & 15 >= KIND_S8:
+        _product(word, window, results, sources)
     else:
-        _product(kind, k, signs, window, sources, c, d)
+        _fused(word, window, results, sources, work, fraction)
+
+
+@compiled
+def _fused(word: int, window: int, results: int, sources: int, work: int, fraction: int) -> None:
+    """A product of `product` as the silicon rounds it."""
+    k, kind, half_d, half_c = word & 0xFF, word >> 8 & 15, word >> 16 & 1, word >> 17 & 1
+    of_a = k * (32 if kind == KIND_TF32 else 16) // 64  # registers
+    old = sources + 2 * (of_a + of_a // 2)
+    if half_c:
+        for n in range(2):
+            _widen(work + 2 * n * ROW, work + (2 * n + 1) * ROW, _row(window, old, n))
+    else:
+        for n in range(4):
+            _move(work + n * ROW, _row(window, old, n))
+    _panels(kind, k, window, sources, work + 4 * ROW)
+    fused_product(kind, k, fraction, half_d, work + 4 * ROW, work)
     if half_d:
-        _narrow(_row(window, results, 0), into, into + ROW)
-        _narrow(_row(window, results, 1), into + 2 * ROW, into + 3 * ROW)
-    elif integer:
+        for n in range(2):
+            _narrow(_row(window, results, n), work + 2 * n * ROW, work + (2 * n + 1) * ROW)
+    else:
         for n in range(4):
-            _add_integers(into + n * ROW, into + n * ROW, _row(window, old, n), word >> 18 & 1)
-        for n in range(4):
-            _move(_row(window, results, n), into + n * ROW)
+            _move(_row(window, results, n), work + n * ROW)
 
 
 @intrinsic
