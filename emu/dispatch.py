@@ -81,8 +81,8 @@ class Dispatch:
         assert micro.emit is not None
         value = micro.emit(self.vectors, *self.operands(micro))
         values = list(value) if isinstance(value, tuple) else [value]
-        raw = [self.raw(kind, item) for kind, item in zip(micro.results, values, strict=True)]
-        results = micro.results.replace("f", "u").replace("D", "U")
+        raw = [row for kind, item in zip(micro.results, values, strict=True) for row in self.raw(kind, item)]
+        results = micro.results.replace("f", "u").replace("D", "uu").replace("U", "uu")
         if results not in self.stores:
             self.stores[results] = self.builder.append_basic_block(f"lane.store.{results}")
         self.exits.setdefault(results, []).append((self.builder.block, raw))
@@ -94,11 +94,16 @@ class Dispatch:
         load = {"p": lambda: self.load_pred(next(slots)), "i": lambda: self.args["imm"]}
         return [load[k]() if k in load else self.load_rows(k, self.args[next(rows)]) for k in micro.sources]
 
-    def raw(self, kind: str, value: ir.Value) -> ir.Value:
-        """A result as the bits that are stored: u32 or u64 lanes, or a lane mask."""
+    def raw(self, kind: str, value: ir.Value) -> tuple[ir.Value, ...]:
+        """A result as the bits that are stored: a lane mask, or u32 rows, of which 64-bit lanes have two.
+
+        Rows are split here, where an operation on halves has just joined them and nothing is left of either.
+        """
         if kind == "p":
-            return self.builder.bitcast(value, I32)
-        return self.vectors.bits(value, "u64" if kind in "UD" else "u32")
+            return (self.builder.bitcast(value, I32),)
+        if kind in "UD":
+            return tuple(self.vectors.halves(self.vectors.bits(value, "u64")))
+        return (self.vectors.bits(value, "u32"),)
 
     def row(self, index: ir.Value, offset: int = 0) -> ir.Value:
         b = self.builder
@@ -140,11 +145,7 @@ class Dispatch:
         for kind, value in zip(results, values, strict=True):
             if kind == "p":
                 self.store_pred(self.args[next(slots)], value)
-        rows: list[ir.Value] = []
-        for kind, value in zip(results, values, strict=True):
-            if kind in "uU":
-                rows = [value] if kind == "u" else list(self.vectors.halves(value))
-        self.store_rows(rows)
+        self.store_rows([value for kind, value in zip(results, values, strict=True) if kind == "u"])
         b.branch(done)
 
     def store_pred(self, slot: ir.Value, value: ir.Value) -> None:

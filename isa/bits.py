@@ -15,12 +15,16 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format; `nan` is the pattern that arithmetic produces."""
+    """A binary floating-point format; `nan` is the pattern that arithmetic produces.
+
+    `finite`: without infinity; then `numbers` without NaN too, and what would be one becomes the pattern `nan`.
+    """
 
     exponent: int
     fraction: int
     nan: int
-    finite: bool = False  # no infinity: e4m3
+    finite: bool = False  # e4m3
+    numbers: bool = False  # e2m1, e2m3, e3m2
 
     @property
     def width(self) -> int:
@@ -41,7 +45,7 @@ class Format:
     @property
     def largest(self) -> int:
         """The largest finite magnitude; e4m3 keeps only the last pattern for NaN."""
-        return (self.sign - 2) if self.finite else self.inf - 1
+        return (self.sign - 2 + self.numbers) if self.finite else self.inf - 1
 
     @property
     def smallest_normal(self) -> int:
@@ -58,6 +62,7 @@ F32 = Format(8, 23, 0x7FFFFFFF)
 F64 = Format(11, 52, 0xFFF8000000000000)
 E4M3 = Format(4, 3, 0x7F, finite=True)
 E5M2 = Format(5, 2, 0x7F)
+E2M1, E2M3, E3M2 = (Format(*of, finite=True, numbers=True) for of in ((2, 1, 0x7), (2, 3, 0x1F), (3, 2, 0x1F)))
 
 Number = tuple[int, int, int]  # sign, significand >= 0, exponent: (-1)^sign * significand * 2^exponent
 

@@ -1,4 +1,4 @@
-"""What the lanes of a warp find out together: redux.sync, match.sync (PTX ISA 9.7.13.10, 9.7.13.12)."""
+"""What the lanes of a warp find out together: redux.sync of integers and f32, match.sync (PTX ISA 9.7.13.10, 9.7.13.12)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from emu.units.sharing import return_cost
 from isa.ops.warp import MATCH_ALL, MATCH_WIDE, REDUCTIONS
 
 ADD, MIN, MAX, AND, OR, XOR = range(len(REDUCTIONS))
-SIGNED = 1 << 8
+SIGNED, ABS, NAN = 1 << 8, 1 << 9, 1 << 10
+NAN32, INF32 = 0x7FFFFFFF, 0x7F800000
 
 
 @compiled
@@ -43,6 +44,33 @@ def redux(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         else:
             p, q = (signed32(result), signed32(x)) if I.imm & SIGNED else (result, x)
             result = x if (q > p) == (op == MAX) else result
+    for lane in range(32):
+        if (m >> lane) & 1:
+            st32(W.row_at + I.d * 128 + lane * 4, result)
+    return int(I.latency) + return_cost(S, C, t, 1)
+
+
+@compiled
+def redux_f32(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """The least or largest f32, or magnitude, of all lanes; a NaN counts only with .NaN, or where all are."""
+    if not members(S, W, I, m):
+        return DEFAULT
+    result, best, nans, lanes = NAN32, 0, 0, 0
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        x = get32(W, I.a, lane)
+        if I.imm & ABS:
+            x &= 0x7FFFFFFF
+        if (x & 0x7FFFFFFF) > INF32:
+            nans += 1
+            continue
+        order = -1 - (x & 0x7FFFFFFF) if x >> 31 else x  # sorts like the value, -0 below +0
+        if lanes == 0 or (order > best) == (I.imm & 255 == MAX):
+            result, best = x, order
+        lanes += 1
+    if I.imm & NAN and nans:
+        result = NAN32
     for lane in range(32):
         if (m >> lane) & 1:
             st32(W.row_at + I.d * 128 + lane * 4, result)

@@ -32,20 +32,20 @@ FTZ, SAT = 1, 2  # bits of the immediate of the general micro-operations
 # ---- nearest even: one fast micro-operation each ---------------------------------------------------
 
 
-def _add(v: VectorBuilder, a: Any, b: Any) -> Any:
+def add_rn(v: VectorBuilder, a: Any, b: Any) -> Any:
     return nan32(v, v.fadd(a, b))
 
 
-def _add_ftz(v: VectorBuilder, a: Any, b: Any) -> Any:
-    return flush32(v, _add(v, flush32(v, a), flush32(v, b)))  # a sum below 2^-126 is exact
+def add_ftz(v: VectorBuilder, a: Any, b: Any) -> Any:
+    return flush32(v, add_rn(v, flush32(v, a), flush32(v, b)))  # a sum below 2^-126 is exact
 
 
-def _mul_ftz(v: VectorBuilder, a: Any, b: Any) -> Any:
+def mul_ftz(v: VectorBuilder, a: Any, b: Any) -> Any:
     a, b, k = flush32(v, a), flush32(v, b), v.const(TWO_50, "f32")
     return nan32(v, flush32_tiny(v, v.fmul(a, b), v.fmul(v.fmul(a, k), v.fmul(b, k))))
 
 
-def _fma_ftz(v: VectorBuilder, a: Any, b: Any, c: Any) -> Any:
+def fma_ftz(v: VectorBuilder, a: Any, b: Any, c: Any) -> Any:
     a, b, c, k = flush32(v, a), flush32(v, b), flush32(v, c), v.const(TWO_50, "f32")
     scaled = v.fma(v.fmul(a, k), v.fmul(b, k), v.fmul(c, v.const(TWO_100, "f32")))
     return nan32(v, flush32_tiny(v, v.fma(a, b, c), scaled))
@@ -55,14 +55,14 @@ def _negated(emit: Any) -> Any:
     return lambda v, a, b: emit(v, a, v.fneg(b))
 
 
-FADD = lane("FADD", "ff->f", "fma", lambda a, b: bits.add(F32, a, b), _add, "a + b")
-FADD_FTZ = lane("FADD.FTZ", "ff->f", "fma", lambda a, b: bits.add(F32, a, b, ftz=True), _add_ftz, "a + b, .ftz")
-FADD_NEG = lane("FADD.NEG", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b), _negated(_add), "a - b")
+FADD = lane("FADD", "ff->f", "fma", lambda a, b: bits.add(F32, a, b), add_rn, "a + b")
+FADD_FTZ = lane("FADD.FTZ", "ff->f", "fma", lambda a, b: bits.add(F32, a, b, ftz=True), add_ftz, "a + b, .ftz")
+FADD_NEG = lane("FADD.NEG", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b), _negated(add_rn), "a - b")
 FADD_NEG_FTZ = lane(
-    "FADD.NEG.FTZ", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b, ftz=True), _negated(_add_ftz), "a - b, .ftz"
+    "FADD.NEG.FTZ", "ff->f", "fma", lambda a, b: bits.sub(F32, a, b, ftz=True), _negated(add_ftz), "a - b, .ftz"
 )
 FMUL = lane("FMUL", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b), lambda v, a, b: nan32(v, v.fmul(a, b)), "a * b")
-FMUL_FTZ = lane("FMUL.FTZ", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b, ftz=True), _mul_ftz, "a * b, .ftz")
+FMUL_FTZ = lane("FMUL.FTZ", "ff->f", "fma", lambda a, b: bits.mul(F32, a, b, ftz=True), mul_ftz, "a * b, .ftz")
 FFMA = lane(
     "FFMA",
     "fff->f",
@@ -72,7 +72,7 @@ FFMA = lane(
     "a * b + c, rounded once",
 )
 FFMA_FTZ = lane(
-    "FFMA.FTZ", "fff->f", "fma", lambda a, b, c: bits.fma(F32, a, b, c, ftz=True), _fma_ftz, "a * b + c, .ftz"
+    "FFMA.FTZ", "fff->f", "fma", lambda a, b, c: bits.fma(F32, a, b, c, ftz=True), fma_ftz, "a * b + c, .ftz"
 )
 FMUL_IF = lane(
     "FMUL.IF",
@@ -87,7 +87,7 @@ FMUL_IF_FTZ = lane(
     "ffp->f",
     "fma",
     lambda a, b, p: bits.mul(F32, a, b, ftz=True) if p else a,
-    lambda v, a, b, p: v.select(p, _mul_ftz(v, a, b), a),
+    lambda v, a, b, p: v.select(p, mul_ftz(v, a, b), a),
     "a * b where p, else a; .ftz",
 )
 FADD_IF = lane(
@@ -95,7 +95,7 @@ FADD_IF = lane(
     "ffp->f",
     "fma",
     lambda a, b, p: bits.add(F32, a, b) if p else a,
-    lambda v, a, b, p: v.select(p, _add(v, a, b), a),
+    lambda v, a, b, p: v.select(p, add_rn(v, a, b), a),
     "a + b where p, else a",
 )
 
@@ -129,7 +129,7 @@ def _sat_emit(plain: Any, flushing: Any) -> Any:
     )
 
 
-def _add_directed(mode: str) -> Any:
+def add_directed(mode: str) -> Any:
     def emit(v: VectorBuilder, a: Any, b: Any, imm: Any) -> Any:
         a, b = _flushed(v, imm, a, b)
         s, err = two_sum(v, v.fext(a, "f64"), v.fext(b, "f64"))
@@ -138,7 +138,7 @@ def _add_directed(mode: str) -> Any:
     return emit
 
 
-def _mul_directed(mode: str) -> Any:
+def mul_directed(mode: str) -> Any:
     def emit(v: VectorBuilder, a: Any, b: Any, imm: Any) -> Any:
         a, b = _flushed(v, imm, a, b)
         zero = v.xor(v.bits(a, "u32"), v.bits(b, "u32"))
@@ -148,7 +148,7 @@ def _mul_directed(mode: str) -> Any:
     return emit
 
 
-def _fma_directed(mode: str) -> Any:
+def fma_directed(mode: str) -> Any:
     def emit(v: VectorBuilder, a: Any, b: Any, c: Any, imm: Any) -> Any:
         a, b, c = _flushed(v, imm, a, b, c)
         s, err = two_sum(v, v.fmul(v.fext(a, "f64"), v.fext(b, "f64")), v.fext(c, "f64"))
@@ -164,13 +164,13 @@ def _zero_sign(v: VectorBuilder, mode: str, a: Any, b: Any) -> Any:
     return combine(v.bits(a, "u32"), v.bits(b, "u32"))
 
 
-FADD_ANY = {"rn": _general("FADD", bits.add, 2, "rn", _sat_emit(_add, _add_ftz))}
-FMUL_ANY = {"rn": _general("FMUL", bits.mul, 2, "rn", _sat_emit(lambda v, a, b: nan32(v, v.fmul(a, b)), _mul_ftz))}
-FFMA_ANY = {"rn": _general("FFMA", bits.fma, 3, "rn", _sat_emit(lambda v, a, b, c: nan32(v, v.fma(a, b, c)), _fma_ftz))}
+FADD_ANY = {"rn": _general("FADD", bits.add, 2, "rn", _sat_emit(add_rn, add_ftz))}
+FMUL_ANY = {"rn": _general("FMUL", bits.mul, 2, "rn", _sat_emit(lambda v, a, b: nan32(v, v.fmul(a, b)), mul_ftz))}
+FFMA_ANY = {"rn": _general("FFMA", bits.fma, 3, "rn", _sat_emit(lambda v, a, b, c: nan32(v, v.fma(a, b, c)), fma_ftz))}
 for _mode in ROUND[1:]:
-    FADD_ANY[_mode] = _general("FADD", bits.add, 2, _mode, _add_directed(_mode))
-    FMUL_ANY[_mode] = _general("FMUL", bits.mul, 2, _mode, _mul_directed(_mode))
-    FFMA_ANY[_mode] = _general("FFMA", bits.fma, 3, _mode, _fma_directed(_mode))
+    FADD_ANY[_mode] = _general("FADD", bits.add, 2, _mode, add_directed(_mode))
+    FMUL_ANY[_mode] = _general("FMUL", bits.mul, 2, _mode, mul_directed(_mode))
+    FFMA_ANY[_mode] = _general("FFMA", bits.fma, 3, _mode, fma_directed(_mode))
 
 # ---- min and max ------------------------------------------------------------------------------------
 

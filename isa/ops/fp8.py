@@ -14,8 +14,8 @@ from isa.vectors import NAN32, SIGN32, half_lanes
 # ---- micro-operations ---------------------------------------------------------------------------
 
 
-def _byte(f: Format, g: Format, x: int, relu: bool) -> int:
-    """cvt.rn.satfinite of a value of format f to fp8: overflow and infinity give the largest finite value."""
+def finite_byte(f: Format, g: Format, x: int, relu: bool) -> int:
+    """cvt.rn.satfinite of a value of format f to at most 8 bits: overflow and infinity give the largest finite value."""
     if bits.is_nan(f, x):
         return g.nan
     r = bits.convert(f, g, x)
@@ -24,11 +24,11 @@ def _byte(f: Format, g: Format, x: int, relu: bool) -> int:
     return bits.relu(g, r) if relu else r
 
 
-def _byte_emit(v: VectorBuilder, g: Format, x: Any) -> Any:
-    """u32 lanes with one fp8 byte each, from f32 lanes."""
+def finite_lanes(v: VectorBuilder, g: Format, x: Any) -> Any:
+    """u32 lanes with one number of format g each, from f32 lanes."""
     drop = 23 - g.fraction
     largest = v.const(float(bits.to_fraction(g, g.largest)), "f32")
-    size, sign = v.fabs(x), v.lshr(v.and_(v.bits(x, "u32"), v.const(SIGN32)), v.const(24))
+    size, sign = v.fabs(x), v.lshr(v.and_(v.bits(x, "u32"), v.const(SIGN32)), v.const(32 - g.width))
     limited = v.select(v.fcmp("<", size, largest), size, largest)
     word = v.bits(limited, "u32")
     odd = v.and_(v.lshr(word, v.const(drop)), v.const(1))
@@ -44,7 +44,7 @@ def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
     """From two f32 (a to the high byte) and from the halves of an f16x2."""
 
     def emit(v: VectorBuilder, a: Any, b: Any) -> Any:
-        high, low = (_byte_emit(v, g, relu32(v, x) if relu else x) for x in (a, b))
+        high, low = (finite_lanes(v, g, relu32(v, x) if relu else x) for x in (a, b))
         return v.or_(v.shl(high, v.const(8)), low)
 
     suffix = f"{name}{'.RELU' if relu else ''}"
@@ -53,7 +53,7 @@ def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
             f"F2FP.{suffix}.F32",
             "ff->u",
             "alu",
-            lambda a, b: _byte(F32, g, a, relu) << 8 | _byte(F32, g, b, relu),
+            lambda a, b: finite_byte(F32, g, a, relu) << 8 | finite_byte(F32, g, b, relu),
             emit,
             "a to the high byte, saturated to finite",
         ),
@@ -61,15 +61,19 @@ def _to_fp8(g: Format, name: str, relu: bool) -> tuple[Micro, Micro]:
             f"F2FP.{suffix}.F16",
             "u->u",
             "alu",
-            lambda a: _byte(F16, g, a >> 16, relu) << 8 | _byte(F16, g, a & 0xFFFF, relu),
+            lambda a: finite_byte(F16, g, a >> 16, relu) << 8 | finite_byte(F16, g, a & 0xFFFF, relu),
             lambda v, a: emit(v, half_lanes(v, v.lshr(a, v.const(16)), "f16"), half_lanes(v, a, "f16")),
             "both halves, saturated to finite",
         ),
     )
 
 
-def _unpack_fp8(g: Format, name: str, high: bool) -> Micro:
+def _unpack_fp8(g: Format, name: str, high: bool, relu: bool = False) -> Micro:
     first = 16 * high
+
+    def half(byte: int) -> int:
+        value = bits.convert(g, F16, byte)
+        return bits.relu(F16, value) if relu else value
 
     def emit(v: VectorBuilder, a: Any) -> Any:
         halves = []
@@ -83,14 +87,15 @@ def _unpack_fp8(g: Format, name: str, high: bool) -> Micro:
             nan = v.icmp(">", v.and_(byte, v.const(127)), v.const(g.largest if g.finite else g.inf))
             sign = v.shl(v.and_(byte, v.const(128)), v.const(24))
             word = v.select(nan, v.const(NAN32), v.or_(v.bits(value, "u32"), sign))
-            halves.append(v.ftrunc(v.bits(word, "f32"), "f16"))
+            signed = v.bits(word, "f32")
+            halves.append(v.ftrunc(relu32(v, signed) if relu else signed, "f16"))
         return v.pair(*halves)
 
     return lane(
-        f"F2FP.F16.{name}.UNPACK{'.H1' if high else ''}",
+        f"F2FP.F16.{name}.UNPACK{'.H1' if high else ''}{'.RELU' if relu else ''}",
         "u->u",
         "alu",
-        lambda a: bits.convert(g, F16, a >> first + 8 & 255) << 16 | bits.convert(g, F16, a >> first & 255),
+        lambda a: half(a >> first + 8 & 255) << 16 | half(a >> first & 255),
         emit,
         f"the {'upper' if high else 'lower'} two bytes as f16x2, exact",
     )
@@ -105,6 +110,10 @@ UNPACK = {
     (type, high): _unpack_fp8(g, type.upper(), high)
     for type, g in (("e4m3", E4M3), ("e5m2", E5M2))
     for high in (False, True)
+}
+
+UNPACK_RELU = {
+    type: _unpack_fp8(g, type.upper(), False, relu=True) for type, g in (("e4m3", E4M3), ("e5m2", E5M2))
 }
 
 # ---- forms ----------------------------------------------------------------------------------------
@@ -134,5 +143,6 @@ def narrow_fp8_half(e: Emitter, m: Match) -> None:
 
 @instruction("cvt.rn{.relu}.f16x2.A d, a;", sets={"A": FP8_TYPES}, types={"d": "b32", "a": "b16"}, targets=HOPPER)
 def widen_fp8(e: Emitter, m: Match) -> None:
-    """Two bytes as f16x2, exact."""
-    e(UNPACK[m["A"][:-2], False], m.d, m.a)
+    """Two bytes as f16x2, exact; .relu: negative numbers become +0."""
+    type = m["A"][:-2]
+    e(UNPACK_RELU[type] if m.has(".relu") else UNPACK[type, False], m.d, m.a)

@@ -16,6 +16,9 @@ VOTE = unit("VOTE", "pL->p", "vote", "vote", "predicate, [mask]; imm: VOTES", "c
 VOTE_BALLOT = unit("VOTE.BALLOT", "pL->u", "vote", "vote", "predicate, [mask]; imm: BALLOT", "collective")
 ACTIVEMASK = unit("VOTE.ACTIVE", "->u", "vote", "activemask", "the executing lanes")
 REDUX = unit("REDUX", "uL->u", "redux", "redux", "value, [mask]; imm: REDUCTIONS, bit 8 signed", "collective")
+REDUX_F32 = unit(
+    "CREDUX.F32", "uL->u", "redux_f32", "redux_f32", "f32, [mask]; imm: REDUCTIONS, bit 9 .abs, 10 .NaN", "collective"
+)
 _MATCH = "value, [mask]; imm bit 0 all lanes must agree, 1 of 64 bits"
 MATCH_OPS = {
     ("any", "b32"): unit("MATCH.ANY", "uL->u", "match", "match", _MATCH, "collective"),
@@ -75,6 +78,19 @@ def redux(e: Emitter, m: Match) -> None:
     if m.d is None:
         raise e.error("redux needs a destination register")
     e(REDUX, m.d, m.a, [m.membermask], imm=REDUCTIONS.index(m["OP"]) | m.has(".s32") << 8)
+
+
+@instruction(
+    "redux.sync.OP{.abs}{.NaN}.f32 d, a, membermask;",
+    sets={"OP": (".min", ".max")},
+    types=_MASK | {"d": "f32", "a": "f32"},
+    targets=("sm_100a",),
+)
+def redux_f32(e: Emitter, m: Match) -> None:
+    """d = the least or largest `a`, or |a|, of the lanes of the mask (PTX ISA 9.7.13.12); NaN as in min and max."""
+    if m.d is None:
+        raise e.error("redux needs a destination register")
+    e(REDUX_F32, m.d, m.a, [m.membermask], imm=REDUCTIONS.index(m["OP"]) | m.has(".abs") << 9 | m.has(".NaN") << 10)
 
 
 _VALUE: dict[str, tuple[str, ...]] = {"TYPE": (".b32", ".b64")}

@@ -8,7 +8,7 @@ from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering
 
-HEADER = """.version 8.6
+HEADER = """.version 8.8
 .target {target}
 .address_size 64
 .extern .shared .align 1024 .b8 smem[];
@@ -41,29 +41,29 @@ class Instructions:
         entry = module.kernels[0]
         return Lowering(entry, target, Layout(module, entry), lambda pos: lines[pos.line - 1]).run().ops[:-2]
 
-    def words(self, text: str):
+    def words(self, text: str, target: str = "sm_90a"):
         """(name, immediate) of each micro-operation of `text`."""
-        return [(op.micro.name, op.imm) for op in self.lower(text)]
+        return [(op.micro.name, op.imm) for op in self.lower(text, target)]
 
-    def accept(self, texts) -> None:
+    def accept(self, texts, target: str = "sm_90a") -> None:
         """Both assemblers take every instruction."""
         body = "\n".join(f"{{ {text} }}" for text in texts)
-        self.lower(body)
-        accepted, messages = self.ptxas(body)
+        self.lower(body, target)
+        accepted, messages = self.ptxas(body, target)
         assert accepted, messages
 
-    def reject(self, text: str) -> AssemblyError:
+    def reject(self, text: str, target: str = "sm_90a") -> AssemblyError:
         """Neither assembler takes the instruction; returns our error."""
         with pytest.raises(AssemblyError) as caught:
-            self.lower(text)
-        accepted, _ = self.ptxas(text)
+            self.lower(text, target)
+        accepted, _ = self.ptxas(text, target)
         assert not accepted
         return caught.value
 
-    def ptxas(self, body: str) -> tuple[bool, str]:
+    def ptxas(self, body: str, target: str = "sm_90a") -> tuple[bool, str]:
         """Whether NVIDIA's assembler takes a kernel around `body`, and its messages."""
         assemble = self.request.getfixturevalue("ptxas")
-        return assemble(kernel(f"{body}\nret;"), "sm_90a")
+        return assemble(kernel(f"{body}\nret;", target), target)
 
 
 @pytest.fixture
