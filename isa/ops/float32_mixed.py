@@ -8,62 +8,38 @@ from __future__ import annotations
 from typing import Any
 
 from isa import bits
-from isa.bits import BF16, F16, F32, Format
+from isa.bits import BF16, F16, F32
 from isa.micro import Micro, VectorBuilder, lane
-from isa.ops import float32
-from isa.ops.float32 import ROUND, SAT
+from isa.ops.float32 import FADD_ANY, FFMA_ANY, ROUND, SAT
 from isa.registry import Const, Emitter, Match, instruction
-from isa.vectors import half_lanes, nan32, saturate32
+from isa.vectors import half_lanes
 
 FORMATS = {"f16": F16, "bf16": BF16}
 
 
-def _wide(f: Format, x: int) -> int:
-    return bits.convert(f, F32, x & 0xFFFF)
-
-
-def _finish(v: VectorBuilder, imm: Any, r: Any) -> Any:
-    return v.select(v.flag(imm, 1), saturate32(v, r), r)
-
-
-def _micro(name: str, halves: int, type: str, mode: str, scalar: Any, emit: Any) -> Micro:
-    """`halves` sources of 16 bits, then one f32; bit 1 of the immediate saturates (as `isa.ops.float32`)."""
+def _mixed(name: str, whole: Micro, halves: int, type: str, mode: str, negate: bool = False) -> Micro:
+    """The f32 micro-operation `whole` whose first `halves` sources have 16 bits; `negate`: its last one is negated."""
+    assert whole.meaning is not None and whole.emit is not None
+    scalar, vector = whole.meaning, whole.emit
 
     def meaning(*args: int) -> int:
-        sources = [_wide(FORMATS[type], x) for x in args[:halves]]
-        result = scalar(F32, *sources, args[halves], mode=mode)
-        return bits.saturate(F32, result) if args[-1] & SAT else int(result)
+        sources = [bits.convert(FORMATS[type], F32, x & 0xFFFF) for x in args[:halves]]
+        return int(scalar(*sources, args[halves] ^ (F32.sign if negate else 0), args[-1]))
 
-    def emission(v: VectorBuilder, *args: Any) -> Any:
+    def emit(v: VectorBuilder, *args: Any) -> Any:
         sources = [half_lanes(v, x, type) for x in args[:halves]]
-        return emit(v, *sources, *args[halves:])
+        return vector(v, *sources, v.fneg(args[halves]) if negate else args[halves], args[-1])
 
     suffix = f"{'.BF16' if type == 'bf16' else ''}{'' if mode == 'rn' else '.' + mode.upper()}"
-    return lane(
-        name + suffix, "u" * halves + "fi->f", "fma", meaning, emission, "16-bit sources widened; imm bit 1 .sat"
-    )
-
-
-def _subtrahend(emit: Any) -> Any:
-    return lambda v, a, c, imm: emit(v, a, v.fneg(c), imm)
-
-
-def _add(v: VectorBuilder, a: Any, c: Any, imm: Any) -> Any:
-    return _finish(v, imm, float32.add_rn(v, a, c))
-
-
-def _fma(v: VectorBuilder, a: Any, b: Any, c: Any, imm: Any) -> Any:
-    return _finish(v, imm, nan32(v, v.fma(a, b, c)))
+    return lane(name + suffix, "u" * halves + "fi->f", "fma", meaning, emit, f"{whole.name} of 16-bit sources")
 
 
 OPS: dict[tuple[str, str, str], Micro] = {}
 for _type in FORMATS:
     for _mode in ROUND:
-        _sum = _add if _mode == "rn" else float32.add_directed(_mode)
-        _product = _fma if _mode == "rn" else float32.fma_directed(_mode)
-        OPS["add", _type, _mode] = _micro("FHADD", 1, _type, _mode, bits.add, _sum)
-        OPS["sub", _type, _mode] = _micro("FHADD.NEG", 1, _type, _mode, bits.sub, _subtrahend(_sum))
-        OPS["fma", _type, _mode] = _micro("FHFMA", 2, _type, _mode, bits.fma, _product)
+        OPS["add", _type, _mode] = _mixed("FHADD", FADD_ANY[_mode], 1, _type, _mode)
+        OPS["sub", _type, _mode] = _mixed("FHADD.NEG", FADD_ANY[_mode], 1, _type, _mode, negate=True)
+        OPS["fma", _type, _mode] = _mixed("FHFMA", FFMA_ANY[_mode], 2, _type, _mode)
 
 
 @instruction(
