@@ -30,7 +30,7 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
-ASK_LOAD, ASK_STORE, ASK_ATOMIC, ASK_COPY_ASYNC, ASK_COPY_IN, ASK_COPY_OUT, ASK_CTA = range(7)
+ASK_LOAD, ASK_STORE, ASK_ATOMIC, ASK_COPY_ASYNC, ASK_COPY_IN, ASK_COPY_OUT, ASK_CTA, ASK_CANCEL = range(8)
 REQUEST_BYTES, REQUEST_DATA = REQUEST.itemsize, int(REQUEST.fields["data"][1])  # type: ignore[index]
 
 # A part of the chip that all SMs share; times in cycles.

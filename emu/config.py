@@ -28,7 +28,7 @@ FIELDS = (
     "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_read_cy256", "tmem_write_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
-    "turnaround_cy256", "turnaround_warp_cy256",
+    "turnaround_cy256", "turnaround_warp_cy256", "cancel_cy",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
 KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
@@ -59,6 +59,7 @@ def _core(v: Value) -> dict[str, float]:
         "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
         "turnaround_cy256": 256 * v("sm.turnaround_cy"),
         "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),
+        "cancel_cy": v("sm.cancel_cy"),
     }
 
 

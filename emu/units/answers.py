@@ -6,6 +6,7 @@ from typing import Any
 
 from emu.chip_state import (
     ASK_ATOMIC,
+    ASK_CANCEL,
     ASK_COPY_ASYNC,
     ASK_COPY_IN,
     ASK_COPY_OUT,
@@ -15,7 +16,7 @@ from emu.chip_state import (
 )
 from emu.compiled import compiled
 from emu.issue import result_times
-from emu.raw import copy, ld64, st64
+from emu.raw import copy, ld64, st32, st64
 from emu.state import (
     ASKED,
     COPIES,
@@ -193,6 +194,26 @@ def answer_cta(H: Any, S: Any, slot: int, t: int) -> None:
 
 
 @compiled
+def answer_cancel(H: Any, S: Any, C: Any, k: int, t: int) -> None:
+    """clusterlaunchcontrol.try_cancel: the next CTA of the grid, which nobody launches then, or that there is none."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    for word in range(4):
+        st32(j.staging_at + 4 * word, 0)
+    if H.next_cta < H.ctas:
+        number = ld64(H.order_at + 8 * H.next_cta)
+        H.next_cta += 1
+        nx, ny = S.nctaid[0], S.nctaid[1]
+        st32(j.staging_at, number % nx)
+        st32(j.staging_at + 4, number // nx % ny)
+        st32(j.staging_at + 8, number // (nx * ny))
+        st32(j.staging_at + 12, 1)
+    W = warps_of(S.warp_at, WARP_SLOTS)[j.warp]
+    j.finish = at(S, W, C_COPY, j.pc, t, t + C.cancel_cy, t + C.answer_cy)
+    j.read = j.finish
+    event(S, j.finish)
+
+
+@compiled
 def answer(H: Any, S: Any, C: Any) -> None:
     """Answer an SM's first request."""
     k = int(S.log_head & (REQUESTS - 1))
@@ -206,6 +227,8 @@ def answer(H: Any, S: Any, C: Any) -> None:
         answer_copy_out(H, S, C, r.job, r.time)
     elif r.kind == ASK_CTA:
         answer_cta(H, S, r.job, r.time)
+    elif r.kind == ASK_CANCEL:
+        answer_cancel(H, S, C, r.job, r.time)
     elif r.kind == ASK_COPY_ASYNC:
         answer_copy_async(H, S, C, r)
     elif r.kind == ASK_ATOMIC:

@@ -1,4 +1,4 @@
-"""Bulk copies without a tensor map, and st.async, red.async: jobs of the copy engine (`emu.units.tma`).
+"""Bulk copies without a tensor map, st.async, red.async, clusterlaunchcontrol: jobs of the copy engine (`emu.units.tma`).
 
 A range of bytes is a tensor of one dimension.  An asynchronous store takes its registers at issue and arrives, with its
 signal, after the latency of its timing class.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.chip_state import ASK_CANCEL, PENDING
 from emu.compiled import compiled
 from emu.raw import ld16, st32
 from emu.state import JOBS, LOAD
@@ -30,7 +31,7 @@ from emu.units.history import E_COPY, record
 from emu.units.mbarrier import cell
 from emu.units.memory import shared_host
 from emu.units.tma import advance as copy_engine
-from emu.units.tma import enroll, free_job, room, start_load, start_store
+from emu.units.tma import ask, enroll, free_job, room, start_load, start_store
 
 UNIT = 16  # bytes: alignment and unit of the size
 
@@ -130,6 +131,37 @@ def async_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         S.jobs += 1
         record(S, W, E_COPY, W.pc, (mbar << 3) - W.smem_base, size, t)
         event(S, j.finish)
+    return DEFAULT
+
+
+@compiled
+def try_cancel(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """clusterlaunchcontrol.try_cancel: a job whose 16 bytes the chip writes (`emu.units.answers`)."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, C, W, t, m):
+        return RETRY
+    for lane in range(32):
+        if not (m >> lane) & 1:
+            continue
+        offset = get32(W, I.a, lane)
+        mbar = cell(S, W, lane, get32(W, I.b, lane), 1)
+        if mbar < 0:
+            return DEFAULT
+        if offset % UNIT:
+            fault(S, W, F_TMA_ALIGN, lane, offset, 0)
+            return DEFAULT
+        if shared_host(S, W, lane, offset, UNIT) == 0:
+            return DEFAULT
+        k = free_job(S)
+        j = jobs_of(S.job_at, JOBS)[k]
+        enroll(S, W, j, lane)
+        j.state, j.staged = LOAD, 1
+        j.bytes, j.mbar, j.smem = UNIT, mbar, W.smem_base + offset
+        j.serve, j.finish, j.read = t, PENDING, PENDING
+        S.jobs += 1
+        record(S, W, E_COPY, W.pc, (mbar << 3) - W.smem_base, UNIT, t)
+        ask(S, C, ASK_CANCEL, k, t)
     return DEFAULT
 
 

@@ -48,7 +48,7 @@ for _type in FORMATS:
     "fma.RND{.sat}.f32.A d, a, b, c;",
     sets={"RND": ROUND, "A": tuple(FORMATS)},
     types={"d": "f32", "a": "A", "b": "A", "c": "f32"},
-    targets=("sm_100a",),
+    targets=("sm_100",),
 )
 def mixed(e: Emitter, m: Match) -> None:
     """d = a + c, a - c or a * b + c with a and b in half precision, rounded once (rn unless said)."""

@@ -14,7 +14,7 @@ from isa.ops import float32
 from isa.registry import Const, Emitter, Match, instruction
 from isa.vectors import nan32
 
-BLACKWELL = ("sm_100a",)
+BLACKWELL = ("sm_100",)
 Emit = Any
 
 

@@ -16,7 +16,7 @@ from isa.ops.fp8 import finite_byte, finite_lanes
 from isa.registry import Emitter, Match, instruction
 from isa.vectors import half_lanes
 
-BLACKWELL = ("sm_100a",)
+BLACKWELL = ("sm_100f",)
 SMALL = {"e2m1x2": E2M1, "e2m3x2": E2M3, "e3m2x2": E3M2}
 SPAN = {"e2m1x2": 4, "e2m3x2": 8, "e3m2x2": 8}  # bits between the two of a pair
 
@@ -175,7 +175,7 @@ F2FP_BF16_E8 = lane(
     "both exponents as bf16, exact",
 )
 
-_UP = {"RND": ("rz", "rp")}
+_UP: dict[str, tuple[str, ...]] = {"RND": ("rz", "rp")}
 
 
 def _steer(m: Match) -> int:

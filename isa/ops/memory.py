@@ -58,10 +58,11 @@ def _elements(e: Emitter, m: Match, value: Value | list[Value | None]) -> tuple[
     """The elements of the data operand (registers made up for `_`) and the bytes of one."""
     size = int(m["TYPE"].lstrip("busf")) // 8
     given = value if isinstance(value, list) else [value]
-    wide = e.target in HEIRS["sm_100"] and size in (4, 8) and m.has(".global")
+    elsewhere = any(word.split("::")[0] in ("shared", "local", "const", "param") for word in m.mods)
+    wide = e.target in HEIRS["sm_100"] and size in (4, 8) and not elsewhere
     if size * len(given) > (32 if wide else 16) or len(given) == 8 and size != 4:
         message = f"a vector of {len(given)} x {size} bytes is larger than 16 bytes"
-        raise e.error(message, "256-bit accesses need sm_100 or later, .global and elements of 32 or 64 bits")
+        raise e.error(message, "256-bit accesses need sm_100 or later, global memory and elements of 32 or 64 bits")
     return [v if v is not None else fresh(e, size) for v in given], size
 
 
@@ -110,6 +111,7 @@ _SETS = {
     "EVICT": tuple(
         f".L1::{x}" for x in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
     ),
+    "KEEP": (".L2::evict_last", ".L2::evict_normal", ".L2::evict_first"),
     "PREFETCH": (".L2::64B", ".L2::128B", ".L2::256B"),
     "LSEM": (".relaxed", ".acquire"),
     "SSEM": (".relaxed", ".release"),
@@ -122,7 +124,7 @@ _ORDER = "accesses take effect in program order at issue, which is stronger; rel
 _CACHE = "a cache hint: changes no value, and the model has no L1"
 _IGNORED = (
     dict.fromkeys((".weak", ".volatile", ".mmio", *_SETS["LSEM"], *_SETS["SSEM"], *_SETS["SCOPE"]), _ORDER)
-    | dict.fromkeys((*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE)
+    | dict.fromkeys((*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["KEEP"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE)
     | {".nc": "the read-only path: same values, same latency in the model"}
 )
 _POLICY = {"policy": "b64"}
@@ -146,6 +148,11 @@ def ld(e: Emitter, m: Match) -> None:
     """
     check_policy(e, m)
     load(e, m, _LOADS["global" if m.has(".global") else ""])
+
+
+def ld_kept(e: Emitter, m: Match) -> None:
+    """A 256-bit load with an eviction priority for L2 (PTX ISA 9.7.9.8)."""
+    ld(e, m)
 
 
 @instruction(
@@ -254,6 +261,31 @@ def st(e: Emitter, m: Match) -> None:
     """Memory at `a`, global or generic, = b (PTX ISA 9.7.9.11)."""
     check_policy(e, m)
     _store(e, m, _STORES["global" if m.has(".global") else ""])
+
+
+def st_kept(e: Emitter, m: Match) -> None:
+    """A 256-bit store with an eviction priority for L2 (PTX ISA 9.7.9.11)."""
+    st(e, m)
+
+
+_KEPT_LOADS = (
+    "ld{.weak}{.global}{.EVICT}.KEEP{.L2::cache_hint}{.PREFETCH}VEC.TYPE d, [a]{, policy};",
+    "ld{.global}.LSEM.SCOPE{.EVICT}.KEEP{.L2::cache_hint}{.PREFETCH}VEC.TYPE d, [a]{, policy};",
+    "ld.global.nc{.EVICT}.KEEP{.L2::cache_hint}{.PREFETCH}VEC.TYPE d, [a]{, policy};",
+)
+_KEPT_STORES = (
+    "st{.weak}{.global}{.EVICT}.KEEP{.L2::cache_hint}VEC.TYPE [a], b{, policy};",
+    "st{.global}.SSEM.SCOPE{.EVICT}.KEEP{.L2::cache_hint}VEC.TYPE [a], b{, policy};",
+)
+for _vector, _wide in ((".v8", (".b32", ".u32", ".s32", ".f32")), (".v4", (".b64", ".u64", ".s64", ".f64"))):
+    for _lines, _lower in ((_KEPT_LOADS, ld_kept), (_KEPT_STORES, st_kept)):
+        instruction(
+            *(line.replace("VEC", _vector) for line in _lines),
+            sets=_SETS | {"TYPE": _wide},
+            types=_POLICY,
+            ignored=_IGNORED,
+            targets=("sm_100",),
+        )(_lower)
 
 
 @instruction(

@@ -16,9 +16,7 @@ FTZ, NAN, ABS = 1, 2, 4  # bits of the immediate
 def _three(largest: bool, a: int, b: int, c: int, imm: int) -> int:
     values = [bits.flush(F32, x) if imm & FTZ else x for x in (a, b, c)]
     values = [bits.magnitude(F32, x) if imm & ABS else x for x in values]
-    first = bits.extremum(F32, *values[:2], largest, nan=bool(imm & NAN))
-    if imm & NAN and bits.is_nan(F32, first):
-        return F32.nan
+    first = bits.extremum(F32, values[0], values[1], largest, nan=bool(imm & NAN))
     return bits.extremum(F32, first, values[2], largest, nan=bool(imm & NAN))
 
 
@@ -60,7 +58,7 @@ FMNMX3 = {(op, ftz): _plain(op == "max", ftz) for op in ("min", "max") for ftz i
 FMNMX3_ANY = {op: _general(op == "max") for op in ("min", "max")}
 
 
-@instruction("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", "max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", targets=("sm_100a",))
+@instruction("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", "max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", targets=("sm_100",))
 def min_max3(e: Emitter, m: Match) -> None:
     """The smallest or largest of three numbers, or of their magnitudes (.abs); with .NaN any NaN gives NaN."""
     op, ftz, nan, abs_ = m.form.opcode, m.has(".ftz"), m.has(".NaN"), m.has(".abs")

@@ -109,7 +109,7 @@ FOURS = {
     "cvt.rs{.relu}{.satfinite}.D.f32 d, a, b, rbits;",
     sets={"D": tuple(PAIRS)},
     types={"d": "b32", "a": "f32", "b": "f32", "rbits": "b32"},
-    targets=("sm_100a",),
+    targets=("sm_100a", "sm_103a"),
 )
 def pair(e: Emitter, m: Match) -> None:
     """d = {b (low), a (high)} in half precision, each rounded up with the probability of its distance."""
@@ -121,7 +121,7 @@ def _declare(d: str, names: tuple[str, ...]) -> None:
         "cvt.rs{.relu}.satfinite.D.f32 d, {a}, rbits;",
         sets={"D": names},
         types={"d": d, "a": "vec:f32:4", "rbits": "b32"},
-        targets=("sm_100a",),
+        targets=("sm_100a", "sm_103a"),
     )
     def four(e: Emitter, m: Match) -> None:
         """d = four small floats, the first on top, each rounded up with the probability of its distance."""

@@ -84,7 +84,7 @@ def redux(e: Emitter, m: Match) -> None:
     "redux.sync.OP{.abs}{.NaN}.f32 d, a, membermask;",
     sets={"OP": (".min", ".max")},
     types=_MASK | {"d": "f32", "a": "f32"},
-    targets=("sm_100a",),
+    targets=("sm_100f",),
 )
 def redux_f32(e: Emitter, m: Match) -> None:
     """d = the least or largest `a`, or |a|, of the lanes of the mask (PTX ISA 9.7.13.12); NaN as in min and max."""

@@ -21,8 +21,8 @@ from emu.result import Result
 from emu.sm import StreamingMultiprocessor
 
 SKELETON = """
-.version 8.6
-.target sm_90a
+.version 8.8
+.target {target}
 .address_size 64
 {outside}
 .visible .entry test({declared})
@@ -43,7 +43,9 @@ SKELETON = """
 
 
 @functools.cache
-def assemble(body: str, params: str = "", shared: str = "", outside: str = "", directives: str = "") -> Kernel:
+def assemble(
+    body: str, params: str = "", shared: str = "", outside: str = "", directives: str = "", target: str = "sm_90a"
+) -> Kernel:
     """A kernel of `body`; each of `params` ("u64 out, u32 n") is in the register of its name.
 
     A `tensormap` parameter's register holds its generic address.  `shared` declares variables.
@@ -61,15 +63,15 @@ def assemble(body: str, params: str = "", shared: str = "", outside: str = "", d
             loads.append(f"ld.param.{kind} %{name}, [{name}];")
     text = SKELETON.format(
         outside=outside, declared=", ".join(declared), registers=" ".join(registers), shared=shared,
-        loads=" ".join(loads), body=body, directives=directives,
+        loads=" ".join(loads), body=body, directives=directives, target=target,
     )  # fmt: skip
     return emu.load(text=text)
 
 
 @functools.cache
-def one_sm() -> Machine:
-    """The H200 cut down to one SM, so that every CTA runs on it."""
-    return load_machine("h200", ("chip.sms=1",))
+def one_sm(target: str = "sm_90a") -> Machine:
+    """The H200 (for Blackwell's targets the B200) cut down to one SM, so that every CTA runs on it."""
+    return load_machine("b200" if target.startswith("sm_10") else "h200", ("chip.sms=1",))
 
 
 def run(
@@ -80,11 +82,12 @@ def run(
     shared: str = "",
     outside: str = "",
     directives: str = "",
+    target: str = "sm_90a",
     **options: Any,
 ) -> Result:
     """Assemble and launch (block 32, at most a million cycles)."""
-    options = {"machine": one_sm(), "block": 32, "max_cycles": 1_000_000} | options
-    return emu.launch(assemble(body, params, shared, outside, directives), args=args, **options)
+    options = {"machine": one_sm(target), "block": 32, "max_cycles": 1_000_000} | options
+    return emu.launch(assemble(body, params, shared, outside, directives, target), args=args, **options)
 
 
 def step(

@@ -1,6 +1,7 @@
 """Ask ptxas about every instruction of `patterns.txt` and record which it takes.
 
     python -m tools.forms                      # writes tests/golden/forms/sm_90a.txt
+    python -m tools.forms --target sm_100a     # patterns of blackwell.txt, too
     python -m tools.forms --show               # also lists where the assembler here differs
 
 The recorded file has a line for every instruction: `+` taken, `-` refused.  tests/isa/test_forms.py holds the assembler to it.
@@ -24,6 +25,7 @@ from isa.layout import Layout
 from isa.lowering import Lowering
 
 PATTERNS = Path(__file__).with_name("patterns.txt")
+BLACKWELL = Path(__file__).with_name("blackwell.txt")
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "forms"
 HEAD = """.version 8.8
 .target {target}
@@ -33,15 +35,16 @@ HEAD = """.version 8.8
 .global .align 16 .b8 gg[256];
 .visible .entry k(.param .u64 pointer, .param .align 64 .b8 map[128], .param .u32 count, .param .align 4 .b8 small[8])
 {{
-    .reg .b16 %h<16>; .reg .b32 %r<300>; .reg .b64 %rd<16>; .reg .f32 %f<300>; .reg .f64 %fd<8>; .reg .pred %p<8>;
+    .reg .b8 %b<8>; .reg .b16 %h<16>; .reg .b32 %r<300>; .reg .b64 %rd<16>; .reg .f32 %f<300>; .reg .f64 %fd<8>; .reg .pred %p<8>;
     .reg .b128 %q<8>; .local .align 16 .b8 stack[64];
 """
 
 
-def instructions(path: Path = PATTERNS) -> list[str]:
-    """Every instruction of a file of patterns, each once, in order."""
+def instructions(target: str = "sm_90a") -> list[str]:
+    """Every instruction of a target's patterns, each once, in order."""
     found: dict[str, None] = {}
-    for line in path.read_text().splitlines():
+    paths = (PATTERNS, BLACKWELL) if target.startswith("sm_10") else (PATTERNS,)
+    for line in (line for path in paths for line in path.read_text().splitlines()):
         pattern = line.split("//")[0].strip()
         if pattern and not pattern.startswith("#"):
             found |= dict.fromkeys(alternatives(pattern))
@@ -97,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--show", action="store_true", help="list where the assembler here differs")
     args = parser.parse_args(argv)
-    lines = instructions()
+    lines = instructions(args.target)
     bad = refused(lines, args.target)
     GOLDEN.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{'-' if k in bad else '+'} {line}\n" for k, line in enumerate(lines))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from emu import TensorMap
+from emu.machine import load_machine
 from isa import bits
 from isa.bits import BF16, F16, F32
 from tests.isa.ops.cases import shorts, words
@@ -176,3 +177,38 @@ def test_bfloat_tensor_reduction(ptx):
         cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%map, {{0, 0}}], [%r2]; {GROUP}"""
     assert not run(ptx, body, "tensormap map", [TensorMap(x, box=(64, 8))]).findings
     assert (x == 2).all()
+
+
+CANCEL = """mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; mov.u32 %r9, 0;
+    mbarrier.init.shared.b64 [bar], 1;
+NEXT: mad.lo.u32 %r3, %r2, {nx}, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d1, %out;
+    atom.global.add.u32 %r4, [%d1], 1;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [data], [bar];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p8, [bar], %r9; @!%p8 bra WAIT;
+    xor.b32 %r9, %r9, 1;
+    ld.shared.b128 %q1, [data];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1; @!%p1 bra DONE;
+    clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {{%r1, %r2, %r5, _}}, %q1;
+    clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r6, %q1; setp.ne.u32 %p2, %r1, %r6; @%p2 trap;
+    bra NEXT;"""
+
+
+@pytest.mark.parametrize("sms", [1, 3])
+def test_cancelled_ctas_are_taken_over_once(ptx, sms):
+    """Every index is worked on once, whether its CTA was launched or cancelled, in the order of the grid."""
+    machine = load_machine("b200", (f"chip.sms={sms}", "sm.ctas=2"))
+    nx, ny = 7, 5
+    out = np.zeros(nx * ny, np.uint32)
+    result = ptx.run(
+        f"{ONE} .reg .b128 %q<2>; {CANCEL.format(nx=nx)} DONE:", "u64 out", [out], shared=SHARED, target="sm_100a",
+        grid=(nx, ny), machine=machine,
+    )  # fmt: skip
+    assert not result.findings and (out == 1).all()
+
+
+def test_cancel_into_a_wrong_place_is_a_fault(ptx):
+    body = CANCEL.format(nx=1).replace("[data], [bar]", "[data+8], [bar]", 1)
+    out = np.zeros(1, np.uint32)
+    result = ptx.run(f"{ONE} .reg .b128 %q<2>; {body} DONE:", "u64 out", [out], shared=SHARED, target="sm_100a")
+    assert result.findings

@@ -75,3 +75,28 @@ def test_match_all(ptx, width, agree):
 def test_a_missing_lane_is_a_fault(ptx):
     body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 redux.sync.add.u32 %r2, %r1, -1;"
     assert [f.severity for f in ptx.run(body).findings] == ["fault"]
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("abs_", ["", ".abs"])
+@pytest.mark.parametrize("nan", ["", ".NaN"])
+def test_redux_of_f32(ptx, op, abs_, nan):
+    """Against NumPy: NaN is left out unless .NaN asks for it, or nothing else is there."""
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((4, 32)).astype(np.float32)
+    rows[1, 5], rows[2, :], rows[3, :2] = np.nan, np.nan, (-0.0, 0.0)
+    rows[3, 2:] = 0.0 if op == "min" else -0.0
+    body = f"""mov.u32 %r1, %laneid; mul.wide.u32 %d1, %r1, 4; mov.u32 %r9, 0;
+    AGAIN: add.u64 %d2, %x, %d1; ld.global.f32 %f1, [%d2]; redux.sync.{op}{abs_}{nan}.f32 %f2, %f1, -1;
+        add.u64 %d2, %out, %d1; st.global.f32 [%d2], %f2; add.u64 %x, %x, 128; add.u64 %out, %out, 128;
+        add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 4; @%p1 bra AGAIN;"""
+    out = np.zeros((4, 32), np.float32)
+    assert not ptx.run(body, "u64 x, u64 out", [rows, out], target="sm_100a").findings
+    values = np.abs(rows) if abs_ else rows
+    with np.errstate(invalid="ignore"):
+        ufunc = {"min": (np.fmin, np.minimum), "max": (np.fmax, np.maximum)}[op][bool(nan)]
+        expected = np.broadcast_to(ufunc.reduce(values, axis=1)[:, None], (4, 32)).astype(np.float32)
+    gone = np.isnan(expected)
+    assert (out.view(np.uint32)[gone] == 0x7FFFFFFF).all() and (out[~gone] == expected[~gone]).all()
+    if not abs_:
+        assert np.signbit(out[3, 0]) == (op == "min")  # -0 lies below +0
