@@ -65,4 +65,4 @@ def test_what_is_not(instructions, text: str) -> None:
 
 
 def test_needs_blackwell(instructions) -> None:
-    assert "sm_100a" in str(instructions.reject("add.f32x2 %rd1, %rd2, %rd3;"))
+    assert "sm_100" in str(instructions.reject("add.f32x2 %rd1, %rd2, %rd3;"))
