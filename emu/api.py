@@ -16,7 +16,7 @@ from emu.collect import Whole, collect
 from emu.link import Linked, link
 from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap, must_fit
-from emu.numerics import FAST, MODES, SILICON
+from emu.numerics import FAST, MODES, SILICON, unknown
 from emu.order import scheduling
 from emu.representative import PROBE, Sample, border_classes, choose, replay
 from emu.result import Result
@@ -127,6 +127,8 @@ def launch(
         machine = load_machine(machine)
     program = kernel.program
     _check_choices(numerics, threads, mode)
+    if numerics == SILICON and (name := unknown(program)):
+        raise LaunchError(f"silicon numerics of {name} (tcgen05.mma) are not known: no Blackwell was measured; use fast numerics")
     shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
     shape = replace(shape, silicon=numerics == SILICON)
     memory = MemoryMap(program)

@@ -28,6 +28,7 @@ FIELDS = (
     "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_read_cy256", "tmem_write_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
+    "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy",
     "turnaround_cy256", "turnaround_warp_cy256", "cancel_cy",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
@@ -44,7 +45,7 @@ def configure(machine: Machine) -> Any:
     v = machine.value
     values = _core(v) | _barriers(v) | _copies(v) | _tensor(v) | _shared(v)
     if machine.has("tcgen05"):
-        values |= _tensor_memory(v)
+        values |= _tensor_memory(v) | _commands(v)
     record = np.zeros(1, CONFIG)
     for name in FIELDS:
         record[name] = round(values.get(name, 0))  # of what the machine does not have, nothing
@@ -168,4 +169,18 @@ def _tensor_memory(v: Value) -> dict[str, float]:
         "tmem_store_cy": v("unit.tmem.store_latency_cy"),
         "tmem_alloc_cy": v("unit.tmem.alloc_cy"),
         "tmem_retry_cy": v("unit.tmem.retry_ns") * v("clock.boost_mhz") / 1000,
+    }
+
+
+def _commands(v: Value) -> dict[str, float]:
+    """tcgen05's products; their latencies are measured from the clock before one to the clock behind the wait for its commit."""
+    outside = v("timing.clock.stall") + v("unit.mbarrier.wake_cy") + v("timing.branch.stall")
+    return {
+        "tc_queue": v("unit.tc.queue"),
+        "tc_column_cy256": 256 / v("unit.tc.columns_per_cy"),
+        "tc_operand_cy256": 256 / v("unit.tc.operand_b_per_cy"),
+        "tc_least_cy": v("unit.tc.least_cy"),
+        "tc_ss_cy": v("unit.tc.ss_latency_cy") - outside,
+        "tc_ss64_cy": v("unit.tc.ss64_latency_cy") - outside,
+        "tc_ts_cy": v("unit.tc.ts_latency_cy") - outside,
     }

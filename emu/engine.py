@@ -56,10 +56,16 @@ def advance(S: Any, C: Any, t: int) -> None:
     S.next_event = min(look, S.next_event)
 
 
+@njit(inline="always")
+def working(S: Any) -> bool:
+    """Whether copies of cp.async or commands of tcgen05 are in flight."""
+    return bool(S.copy_head < S.copy_tail or S.tc_head < S.tc_tail)
+
+
 @compiled
 def stuck(S: Any) -> bool:
     """Whether nothing can move any more: no unit has work, and no suspended try_wait leads elsewhere."""
-    flying = S.mma_wg >= 0 or S.fly_head < S.fly_tail or S.copy_head < S.copy_tail
+    flying = S.mma_wg >= 0 or S.fly_head < S.fly_tail or working(S)
     if S.jobs or flying or launch.starting(S):
         return False
     groups = wgroups_of(S.wg_at, WARPGROUPS)
@@ -109,7 +115,7 @@ def run(S: Any, C: Any) -> None:
         if S.fault:
             t += 1
             break
-        if S.live_warps == 0 and S.open == 0 and S.jobs == 0 and S.copy_head == S.copy_tail:
+        if S.live_warps == 0 and S.open == 0 and S.jobs == 0 and not working(S):
             S.status = FINISHED
             t += 1
             break

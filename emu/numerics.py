@@ -32,14 +32,22 @@ UNKNOWN = (
     "not bit for bit in either mode: the unit's table is not known.  A polynomial, within 2^-20.9 of the unit's value and of "
     "the true one."
 )
+BLACKWELL = (
+    "not known bit for bit: no Blackwell was measured, and silicon mode refuses tcgen05.mma.\n"
+    "fast: one float32 fused multiply-add a product, k ascending from D, rounded to nearest; f16 results round once.  Blocks with scales: "
+    "their products so from 0, then D + sum * scale A * scale B, rounded once.  Integers are exact."
+)
 NOTES = {
     "wgmma": TENSOR, "mma": TENSOR, "HGMMA": TENSOR, "HGMMA.RS": TENSOR, "HMMA.16816": TENSOR, "HMMA.1688": TENSOR,
     "ex2": EX2, "MUFU.EX2": EX2, "MUFU.EX2.FAST": EX2, "sin": UNKNOWN, "cos": UNKNOWN, "MUFU.SIN": UNKNOWN, "MUFU.COS": UNKNOWN,
+    "tcgen05": BLACKWELL, "UTCMMA": BLACKWELL, "UTCMMA.TS": BLACKWELL,
 } | dict.fromkeys(("lg2", "rcp", "rsqrt", "sqrt", "tanh", "MUFU.LG2", "MUFU.RCP", "MUFU.RSQ", "MUFU.SQRT", "MUFU.TANH"), SAME)  # fmt: skip
 
 
 def note(word: str, machine: Machine) -> str:
     """How an opcode's or micro-operation's results compare with the card's, by mode; empty when there is nothing to say."""
+    if word.startswith("tcgen05.") and not word.startswith("tcgen05.mma"):
+        return ""
     text = NOTES.get(word) or NOTES.get(word.split(".")[0], "")
     bits = [
         int(machine.value(f"unit.tensor.{name}")) for name in ("fraction_bits", "f8_fraction_bits", "f8_result_bits")
@@ -52,6 +60,11 @@ def note(word: str, machine: Machine) -> str:
 def dot_bound(products: int, fraction: int, kept: int) -> float:
     """Largest difference of the modes over the sum of magnitudes: roundings of fast mode, truncations of silicon mode."""
     return products * 2.0**-24 + (products + 1) * 2.0**-fraction + 2.0**-kept
+
+
+def unknown(program: Program) -> str:
+    """An instruction of the program whose results silicon mode cannot give; empty when there is none."""
+    return next((name for name in program.micro_names if NOTES.get(name) is BLACKWELL), "")
 
 
 def bound(program: Program, machine: Machine) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from emu.api import launch, load
 from emu.machine import Machine
 from emu.memory_map import LaunchError, must_fit
-from emu.numerics import FAST, SILICON, bound
+from emu.numerics import FAST, SILICON, bound, unknown
 from emu.result import Numerics, Problem, Result
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def solve(
             tiles_checked=found.tiles_checked,
             passed=found.passed,
             mode="silicon" if numerics == SILICON else "fast",
-            bound=None if numerics == SILICON else bound(kernel.program, machine),
+            bound=None if numerics == SILICON or unknown(kernel.program) else bound(kernel.program, machine),
         )
     return result
 

@@ -29,6 +29,7 @@ GROUPS = 64  # remembered wgmma commit groups, power of two
 TMEM_LANES = 128  # of a column of Tensor Memory; each sub-partition has a quarter
 TMEM_PARTS = 16  # units of allocation that Tensor Memory is kept account of
 TMEM_RING = 16  # loads, or stores, of Tensor Memory in flight in a sub-partition, power of two
+TC_RING = 128  # commands of tcgen05 in flight an SM, power of two: those of 32 threads beyond any machine's queue
 NEVER = 1 << 60  # a time that does not come
 
 i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
@@ -157,7 +158,8 @@ ASKED, GIVEN = 3, 4  # a CTA slot: waits for the chip to say what comes next; ha
     BLOCK_TMEM_ALLOC,
     BLOCK_TMEM_QUEUE,
     BLOCK_TMEM_WAIT,
-) = range(14)
+    BLOCK_TC_QUEUE,
+) = range(15)
 
 CTA = np.dtype(
     [
@@ -251,6 +253,50 @@ COPY = np.dtype(
     align=True,
 )
 
+# A command of tcgen05 in the tensor core's queue, by sequence number modulo TC_RING: a product, a copy, ..., a commit.
+# `start` to `finish` it reads its operands, at `finish` its result or signal appears.
+TC_JOB = np.dtype(
+    [
+        ("what", i32),  # TC_*
+        ("warp", i32),
+        ("lane", i32),
+        ("cta", i32),
+        ("pc", i32),
+        ("start", i64),
+        ("leave", i64),  # when the next one may start
+        ("finish", i64),
+        ("port", i64),  # shared-memory port cycles between `start` and `leave`
+        ("mbar", i64),  # a commit's cell
+        # a product, decoded (isa.descriptors); a copy has its own use of `d`, `a` and `word`
+        ("word", i64),
+        ("d", i64),
+        ("a", i64),
+        ("b", i64),
+        ("sfa", i64),
+        ("sfb", i64),
+        ("m", i32),
+        ("n", i32),
+        ("kind_a", i32),
+        ("kind_b", i32),
+        ("d_type", i32),
+        ("a_tensor", i32),
+        ("ws", i32),
+        ("trans_a", i32),
+        ("trans_b", i32),
+        ("negate", i32),
+        ("saturate", i32),
+        ("accumulate", i32),
+        ("scale_d", i32),
+        ("blocks", i32),
+        ("ue8m0", i32),
+        ("sfa_id", i32),
+        ("sfb_id", i32),
+        ("mask", i64, 4),
+    ],
+    align=True,
+)
+TC_MMA, TC_COMMIT, TC_COPY, TC_SHIFT = range(4)
+
 # An mbarrier beside its word, per 8-byte cell.
 CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
 
@@ -333,6 +379,13 @@ SM = np.dtype(
         ("tmem_owner", i32, TMEM_PARTS),  # CTA slot + 1 of each unit of columns, 0: free
         ("tmem_size", i32, TMEM_PARTS),  # columns of the allocation that begins there, 0: none does
         ("tmem_parked", i32),  # warps that wait for columns
+        # tcgen05's commands
+        ("tc_head", i64),  # first one that is not complete
+        ("tc_begun", i64),  # first one that has not started
+        ("tc_tail", i64),
+        ("tc_free", i64),  # when the next one may start
+        ("tc_last", i64),  # when the last one completes
+        ("tc_parked", i32),  # warps that wait for room
         # bulk copies
         ("tma_free", i64),  # cycles * 256
         ("store_free", i64),  # cycles * 256
@@ -419,6 +472,8 @@ SM = np.dtype(
         ("fragment_at", i64),  # scratch of mma.sync
         ("copy_at", i64),
         ("tmem_at", i64),  # Tensor Memory: uint32 [columns][TMEM_LANES]; 0: the machine has none
+        ("tc_at", i64),  # TC_JOB [TC_RING]
+        ("tc_scratch_at", i64),
         ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
         ("local_at", i64),
         ("local_bytes", i64),  # of a thread

@@ -73,6 +73,8 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
     node = _named(node, names)
     if kind in ("addr", "global", "local", "const", "shared", "param"):
         return _address(node, kind, names, wide)
+    if kind == "tmem":
+        return _tensor_memory(node, names)
     if kind == "tensor":
         return _tensor(node, names)
     if kind.startswith("vec"):
@@ -283,6 +285,20 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
         wanted = "32-bit or 64-bit" if narrow else "64-bit"
         raise OperandError(f"{base.name} is .{declared}, the address needs a {wanted} register", rank=1)
     return Address(Half(reg, 0) if narrow and reg.kind == "d" else reg, node.offset)
+
+
+def _tensor_memory(node: Operand, names: Names) -> Address:
+    """An address in Tensor Memory: `ptxas` wants a 32-bit register in it."""
+    if isinstance(node, Addr):
+        base = _named(node.base, names)
+        if not isinstance(base, Reg):
+            raise OperandError(f"a Tensor Memory address needs a 32-bit register, found {describe(base)}", rank=1)
+        declared = names.register(base.name)
+        if declared is not None and WIDTHS[declared[1]] != 32:
+            raise OperandError(f"{base.name} is .{declared[1]}, a Tensor Memory address needs a 32-bit register", rank=1)
+    address = _address(node, "shared", names, wide=False)
+    assert isinstance(address, Address)
+    return address
 
 
 def _tensor(node: Operand, names: Names) -> tuple[Value, list[Value]]:

@@ -31,6 +31,7 @@ a name in `sets`    the type that the chosen member names
 "addr" "global"     `[..]`: `Address(base, offset)` with a 64-bit base; default of `[a]`: the opcode's
 "local" "const"     state spaces in order, generic ("addr") without one
 "shared"            `Address` with a 32-bit base (the low half of a 64-bit register)
+"tmem"              `Address` in Tensor Memory, with a 32-bit register
 "param"             `[name+off]`: ParamWord; kind d when the instruction's type has 64 bits; with a register `Address` as in "shared"
 "tensor"            `[map, coords]`: `m.map` a 64-bit value, `m.coords` a list of 32-bit values
 "vec" "vec:T"       list of values of type T (default: the instruction's), any length or N; operands of

@@ -150,12 +150,10 @@ OPCODES = frozenset(
 _OWN = "let each thread or CTA write an element of its own, and sum them with shfl.sync or in a second kernel"
 _LOAD = "use ld.global or bulk copies with a tensor map (cp.async.bulk.tensor)"
 _PARTS = "use bfe or prmt to take the parts, and full-width arithmetic on them"
-_TENSOR = "use wgmma.mma_async (sm_90a) or mma.sync"
 INSTEAD = (
     dict.fromkeys(("multimem",), _OWN)
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
     | {name: _PARTS for name in OPCODES if name.startswith("v") and name != "vote"}
-    | {"tcgen05": _TENSOR}
 )
 
 
@@ -207,6 +205,8 @@ COMPOUNDS = frozenset(
         "mma.sp",
         "mma.sync",
         "prefetch.tensormap",
+        *(f"tcgen05.{word}" for word in ("alloc", "commit", "cp", "dealloc", "fence", "ld", "mma", "relinquish_alloc_permit")),
+        *(f"tcgen05.{word}" for word in ("shift", "st", "wait")),
         "wgmma.commit_group",
         "wgmma.fence",
         "wgmma.mma_async",

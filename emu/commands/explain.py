@@ -18,6 +18,7 @@ from emu.order import BLACKWELL
 from emu.stalls import CAUSES, MEANINGS, REASONS
 from isa import registry, shorthand
 from isa.assembler import TARGETS
+from isa.descriptor_text import instruction_text, matrix_text
 from isa.errors import nearest
 from isa.forms import template
 from isa.micro import MICROS
@@ -25,6 +26,7 @@ from isa.vocabulary import unimplemented
 
 DEFINE = re.compile(r"^\.define\s+(?P<name>\w+)\s*=\s*(?P<value>[^/\s]+)\s*(?://\s*(?P<text>.*))?$", re.MULTILINE)
 RULE = re.compile(r"[A-Z]{2,3}\d{3}")
+NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[1-9]\d*")
 RULES = ("rules", "codes")  # words that list the rules of the reports
 SHOWN = 6  # members of a set that are listed before it is shortened
 
@@ -35,7 +37,7 @@ SHOWN = 6  # members of a set that are listed before it is shortened
 def command(word: str, machine: str) -> int:
     """Explain WORD: a PTX instruction or short spelling, a micro-operation, a stall reason or its cause, a pipe, a
     timing class, a machine parameter (or the start of several), a program, a program's define, a machine, a target, a word of
-    the manual such as descriptor or parity, or a rule of the reports (`explain rules` lists them)."""
+    the manual such as descriptor or parity, a descriptor's value such as 0x8200010, or a rule of the reports (`explain rules` lists them)."""
     loaded = load_machine(machine)
     readers: tuple[Callable[[str], str], ...] = (
         reason,
@@ -51,6 +53,7 @@ def command(word: str, machine: str) -> int:
         rules,
         glossary,
         target,
+        descriptor,
     )
     texts = [read(word) for read in readers]
     texts += [numerics(word, loaded), pipe(word)]
@@ -208,6 +211,14 @@ def rules(word: str) -> str:
 
     rows = [f"{name:8} {kind:8} {meaning}" for name, kind, meaning, _ in explain.rules()]
     return "\n".join(["rules of findings (`warpsmith explain RULE` has the remedy)", *rows]) + "\n"
+
+
+def descriptor(word: str) -> str:
+    """A number as a descriptor of tcgen05.mma or wgmma: 64 bits a matrix, 32 bits an instruction."""
+    if not NUMBER.fullmatch(word):
+        return ""
+    value = int(word, 0)
+    return instruction_text(value) if value < 1 << 32 else matrix_text(value) if value < 1 << 64 else ""
 
 
 def pipe(word: str) -> str:

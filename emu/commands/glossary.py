@@ -17,10 +17,22 @@ DESCRIPTOR = """the 64-bit description of a matrix in shared memory that wgmma t
                  (128B, 64B, 32B), else (address of the pattern's begin >> 7) & 7
     bits 62..63  swizzle: 0 none, 1 128B, 2 64B, 3 32B
   128B, K-major, tiles of 64 16-bit columns: 0x4000004000000000 | (address & 0x3ffff) >> 4 (SBO 1024); the next 32 bytes
-  of K are the start address + 2 in that field"""
+  of K are the start address + 2 in that field
+  tcgen05.mma (9.7.16.4.1): the same fields but bits 46..48 are 1, the version, and
+    bits 61..63  swizzle: 0 none, 1 128B with 32B atoms (MN-major tf32 only), 2 128B, 4 64B, 6 32B
+  so 128B, K-major is 0x4000404000000000 | ...; `warpsmith explain 0x4000404000000040` reads one"""
+
+IDESC = """the 32-bit instruction descriptor of tcgen05.mma: shape and types (PTX ISA 9.7.16.4.2); `warpsmith explain 0x8200010` reads one:
+    bits  4..5   type of D: 0 f16, 1 f32, 2 s32
+    bits  7..9   type of A; bits 10..12 type of B: f16: 0 f16, 1 bf16; tf32: 2; f8f6f4: 0 e4m3, 1 e5m2, 3 e2m3, 4 e3m2, 5 e2m1;
+                 i8: 0 u8, 1 s8; mxf4: 1 (B in bits 10..11)
+    bits 13, 14  A, B negated;  bits 15, 16  A, B MN-major;  bit 3  integers saturate
+    bits 17..22  N >> 3;  bits 24..28  M >> 4;  bits 30..31  shift (.ws)
+    block-scaled kinds: bits 4..5 scale-factor id of B, 23 scale type (1 ue8m0, 0 ue4m3), 27..28 M >> 7, 29..30 scale-factor id of A"""
 
 WORDS = {
     "descriptor": DESCRIPTOR,
+    "idesc": IDESC,
     "LBO": """leading-dimension byte offset of a matrix descriptor (bits 16..29, in units of 16 bytes). K-major without swizzle:
         from 16 bytes of K to the next 16; with swizzle unused. MN-major with swizzle: from one swizzle span of M or N to the
         next; without: from 8 rows of K to the next 8 (`warpsmith explain descriptor`)""",
@@ -50,7 +62,7 @@ WORDS = {
 ALIASES = {
     "a-desc": "descriptor", "b-desc": "descriptor", "desc": "descriptor", "matrix-descriptor": "descriptor",
     "imm-scale-b": "imm-scale-a", "imm-trans-b": "imm-trans-a", "pending": "pending-count", "phase-bit": "phase",
-    "leading-dimension-byte-offset": "lbo", "stride-dimension-byte-offset": "sbo", "complete-tx": "expect-tx",
+    "instruction-descriptor": "idesc", "leading-dimension-byte-offset": "lbo", "stride-dimension-byte-offset": "sbo", "complete-tx": "expect-tx",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from emu.explain.log import events, rounds
 from emu.explain.places import barrier_name, place
@@ -12,6 +13,7 @@ from emu.result import Finding
 from emu.sm import StreamingMultiprocessor
 from emu.state import WARP_SLOTS
 from emu.units import common
+from isa.descriptors import MATRIX_PROBLEMS, PROBLEMS
 
 # Fault kind -> (rule, message, remedy); `address`, `aux`, `where` are filled in.
 TEMPLATES = {
@@ -145,6 +147,18 @@ TEMPLATES = {
         "the lanes of the warp give different Tensor Memory addresses ({address:#010x} in lane 0)",
         "the address is the same in all lanes; each lane's own place follows from the shape",
     ),
+    common.F_TC_IDESC: ("TC101", "instruction descriptor {address:#010x}: {idesc}", "`warpsmith explain idesc`"),
+    common.F_TC_MATRIX: ("TC102", "matrix descriptor {address:#018x}: {matrix}", "`warpsmith explain descriptor`"),
+    common.F_TC_RANGE: (
+        "TC103",
+        "matrix descriptor {address:#018x} reaches outside shared memory",
+        "check start address, strides and swizzle (`warpsmith explain descriptor`)",
+    ),
+    common.F_TC_LANE: (
+        "TC104",
+        "Tensor Memory at {address:#010x}: a product's D and A begin in lane 0, or with M = 64 without .ws both in lane 16",
+        "an address is lane << 16 | column",
+    ),
     common.F_SETMAXNREG: (
         "SM103",
         "setmaxnreg to {address} registers from {aux}: inc must not lower, dec must not raise",
@@ -152,7 +166,8 @@ TEMPLATES = {
     ),
 }
 # The parts that are filled in, in the words of `warpsmith explain`.
-WORDS = {"{name}": "", "{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>"}
+WORDS = {"{name}": "", "{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>",
+         "{idesc}": "a field does not exist or does not go with the kind", "{matrix}": "a field does not exist"}  # fmt: skip
 
 
 def in_words(message: str) -> str:
@@ -284,13 +299,20 @@ def _barrier(sm: StreamingMultiprocessor, address: int) -> str:
     return barrier_name(sm, cta, address) + (f"; in this phase: {came}" if came else "")
 
 
+def _problem(problems: Sequence[tuple[str, str]], message: str, number: int) -> str:
+    """What is wrong with a descriptor of tcgen05.mma, where the message says so."""
+    return ": ".join(problems[number]) if "descriptor" in message and number < len(problems) else ""
+
+
 def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     """The first fault of a run."""
     S = sm.sm[0]
     rule, message, remedy = TEMPLATES[int(S["fault"])]
     address = int(S["fault_address"]) % (1 << 64)
     name = f" ({_barrier(sm, address)})" if "{name}" in message else ""
-    message = message.format(address=address, aux=int(S["fault_aux"]), where=memory.describe(address), name=name)
+    aux = int(S["fault_aux"])
+    words = {"idesc": _problem(PROBLEMS, message, aux), "matrix": _problem(MATRIX_PROBLEMS, message, aux)}
+    message = message.format(address=address, aux=aux, where=memory.describe(address), name=name, **words)
     location, _, text = place(sm, int(S["fault_pc"]))
     warp, lane = int(S["fault_warp"]) % WARP_SLOTS, int(S["fault_lane"])
     cta = int(sm.ctas[int(S["fault_warp"]) // WARP_SLOTS]["id"])

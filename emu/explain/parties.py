@@ -18,6 +18,7 @@ from emu.state import (
     BLOCK_MMA_QUEUE,
     BLOCK_MMA_WAIT,
     BLOCK_REGISTERS,
+    BLOCK_TC_QUEUE,
     LIVE,
     WARP_SLOTS,
 )
@@ -26,7 +27,7 @@ from isa.micro import MICROS
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
-RETRIES = (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS)
+RETRIES = (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS, BLOCK_TC_QUEUE)
 KIND = {
     BLOCK_MBAR: "mbarrier",
     BLOCK_BAR: "barrier",

@@ -70,7 +70,11 @@ tmaps_of = view(TMAP)
     F_TMEM_FREE,
     F_TMEM_LEAK,
     F_TMEM_ADDRESS,
-) = range(36)
+    F_TC_IDESC,
+    F_TC_MATRIX,
+    F_TC_RANGE,
+    F_TC_LANE,
+) = range(40)
 
 
 @compiled

@@ -14,9 +14,11 @@ from numba.extending import intrinsic
 
 from emu.llvm import F16, F32, I8, I16, I32, I64, call, load, offset, pick, shuffle, splat, store, vector
 
-KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8 = range(7)
-KINDS = range(7)
-ELEMENT = {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32, KIND_E4M3: I8, KIND_E5M2: I8, KIND_S8: I8, KIND_U8: I8}
+KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8, KIND_E2M3, KIND_E3M2, KIND_E2M1 = range(10)
+KINDS = range(7)  # those of wgmma; the others are tcgen05's
+ELEMENT = {kind: I8 for kind in range(10)} | {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32}
+# Bits of magnitude, by how much they are too small as the upper bits of an f16, and their place there.
+SMALL = {KIND_E2M3: (5, 14, 7), KIND_E3M2: (5, 12, 8), KIND_E2M1: (3, 14, 9)}
 PANEL_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
@@ -39,10 +41,16 @@ def widen(b, x, kind):
         half = b.select(isnan, splat(i16, 0x7E00), b.shl(magnitude, splat(i16, 7)))
         half = b.or_(half, b.shl(b.and_(raw, splat(i16, 0x80)), splat(i16, 8)))
         return b.fmul(b.fpext(b.bitcast(half, f16), f32), splat(f32, 256.0))
+    if kind in SMALL:  # 4 or 6 bits: no infinity, no NaN
+        bits, scale, place = SMALL[kind]
+        raw = b.zext(x, i16)
+        magnitude = b.shl(b.and_(raw, splat(i16, (1 << bits) - 1)), splat(i16, place))
+        half = b.or_(magnitude, b.shl(b.and_(raw, splat(i16, 1 << bits)), splat(i16, 15 - bits)))
+        return b.fmul(b.fpext(b.bitcast(half, f16), f32), splat(f32, 2.0**scale))
     return b.sitofp(b.sext(x, i32) if kind == KIND_S8 else b.zext(x, i32), f32)
 
 
-def _switch(b, selector, cases):
+def switch_on(b, selector, cases):
     """Emit a switch: `cases` maps an integer to a function that emits its block."""
     end = b.append_basic_block("end")
     switch = b.switch(selector, end)
@@ -114,11 +122,11 @@ def _chunks(b, smem, table):
     return lambda t: b.add(smem, b.zext(load(b, offset(b, table, 4 * t), I32, 4), I64))
 
 
-def _emit_k_major(b, width, raw, chunk):
+def _emit_k_major(b, width, raw, chunk, order):
     """8 rows x 32 bytes: three perfect shuffles of the 8 vectors transpose each 16-byte lane."""
     element, lane = ir.IntType(width), 128 // width
     rows = []
-    for row in PANEL_ORDER:
+    for row in order:
         low, high = (load(b, chunk(row + 8 * half), vector(element, lane), 16) for half in (0, 1))
         rows.append(shuffle(b, low, high, range(2 * lane)))
     for _ in range(3):
@@ -127,19 +135,26 @@ def _emit_k_major(b, width, raw, chunk):
         store(b, pick(b, rows[i % 8], range(i // 8 * lane, (i // 8 + 1) * lane)), offset(b, raw, 16 * i), 16)
 
 
-@intrinsic
-def _gather_group(typing, width, raw, smem, table):
-    """The 16 chunks of one K-major group, transposed to [k][8] raw elements; width in bits."""
+def group_gatherer(order):
+    """`gather(width, raw, smem, table)`: the 16 chunks of one K-major group, transposed to [k][8 rows in `order`] raw
+    elements; width in bits."""
 
-    def emit(ctx, b, sig, args):
-        width, raw, smem, table = args
-        chunk = _chunks(b, smem, table)
-        cases = {width: lambda width=width: _emit_k_major(b, width, raw, chunk) for width in (8, 16, 32)}
-        _switch(b, width, cases)
-        return ctx.get_dummy_value()
+    @intrinsic
+    def gather_group(typing, width, raw, smem, table):
+        def emit(ctx, b, sig, args):
+            width, raw, smem, table = args
+            chunk = _chunks(b, smem, table)
+            cases = {width: lambda width=width: _emit_k_major(b, width, raw, chunk, order) for width in (8, 16, 32)}
+            switch_on(b, width, cases)
+            return ctx.get_dummy_value()
 
-    i = types.int64
-    return types.void(i, i, i, i), emit
+        i = types.int64
+        return types.void(i, i, i, i), emit
+
+    return gather_group
+
+
+_gather_group = group_gatherer(PANEL_ORDER)
 
 
 # --- registers -> panel ----------------------------------------------------------------------------
@@ -164,7 +179,7 @@ def _gather_register(typing, width, raw, register):
     def emit(ctx, b, sig, args):
         width, raw, register = args
         cases = {width: lambda width=width: _emit_register(b, width, raw, register) for width in (8, 16, 32)}
-        _switch(b, width, cases)
+        switch_on(b, width, cases)
         return ctx.get_dummy_value()
 
     i = types.int64
@@ -174,41 +189,53 @@ def _gather_register(typing, width, raw, register):
 # --- raw elements -> float32 -----------------------------------------------------------------------
 
 
-@intrinsic
-def _widen_steps(typing, kind, raw, panel):
-    """8 steps of K, 8 values each."""
+def step_widener(kinds):
+    """`widen(kind, raw, panel)`: 8 steps of K, 8 values each."""
 
-    def emit(ctx, b, sig, args):
-        kind, raw, panel = args
+    @intrinsic
+    def widen_steps(typing, kind, raw, panel):
+        def emit(ctx, b, sig, args):
+            kind, raw, panel = args
 
-        def case(kind):
-            store(b, widen(b, load(b, raw, vector(ELEMENT[kind], 64), 16), kind), panel, 32)
+            def case(kind):
+                store(b, widen(b, load(b, raw, vector(ELEMENT[kind], 64), 16), kind), panel, 32)
 
-        _switch(b, kind, {kind: lambda kind=kind: case(kind) for kind in KINDS})
-        return ctx.get_dummy_value()
+            switch_on(b, kind, {kind: lambda kind=kind: case(kind) for kind in kinds})
+            return ctx.get_dummy_value()
 
-    i = types.int64
-    return types.void(i, i, i), emit
+        i = types.int64
+        return types.void(i, i, i), emit
+
+    return widen_steps
 
 
-@intrinsic
-def _convert_mn_major(typing, kind, panel, smem, table):
-    """One MN-major group of a 16-bit kind: a chunk is one step of K."""
+_widen_steps = step_widener(KINDS)
 
-    def emit(ctx, b, sig, args):
-        kind, panel, smem, table = args
-        chunk = _chunks(b, smem, table)
 
-        def case(kind):
-            for k in range(16):
-                values = pick(b, load(b, chunk(k), vector(I16, 8), 16), PANEL_ORDER)
-                store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+def mn_converter(order):
+    """`convert(kind, panel, smem, table)`: one MN-major group of a 16-bit kind, of which a chunk is one step of K."""
 
-        _switch(b, kind, {kind: lambda kind=kind: case(kind) for kind in (KIND_F16, KIND_BF16)})
-        return ctx.get_dummy_value()
+    @intrinsic
+    def convert_mn_major(typing, kind, panel, smem, table):
+        def emit(ctx, b, sig, args):
+            kind, panel, smem, table = args
+            chunk = _chunks(b, smem, table)
 
-    i = types.int64
-    return types.void(i, i, i, i), emit
+            def case(kind):
+                for k in range(16):
+                    values = pick(b, load(b, chunk(k), vector(I16, 8), 16), order)
+                    store(b, widen(b, values, kind), offset(b, panel, 32 * k), 32)
+
+            switch_on(b, kind, {kind: lambda kind=kind: case(kind) for kind in (KIND_F16, KIND_BF16)})
+            return ctx.get_dummy_value()
+
+        i = types.int64
+        return types.void(i, i, i, i), emit
+
+    return convert_mn_major
+
+
+_convert_mn_major = mn_converter(PANEL_ORDER)
 
 
 @njit(error_model="numpy")

@@ -140,6 +140,11 @@ def test_unknown_machine(warpsmith):
         ("multimem", "recognised, but not implemented"),
         ("LIMIT", "the run stopped at its limit"),
         ("swizzle", "16-byte chunks"),
+        ("0x08200010", "kind::f16: M 128, N 128, A f16, B f16, D f32, A K-major, B K-major"),
+        ("136314896", "kind::f8f6f4: M 128, N 128, A e4m3"),
+        ("0x4000404000000040", "start address 0x400, leading-dimension offset (LBO) 0 bytes, stride offset (SBO) 1024"),
+        ("0x4000004000000040", "of wgmma (version 0)"),
+        ("0xffffffff", "not of kind::tf32: reserved bits are set"),
     ],
 )
 def test_explain(warpsmith, word, text):

@@ -37,7 +37,7 @@ TABLE: .branchtargets THERE;
 """
 WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f32x2": "l", "f64": "d", "f32": "f", "b128": "q", "pred": "p", "any": "r"}
 NARROW = {"b8": "c"} | dict.fromkeys(["u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
-ADDRESSES = {"shared": "[%r90]", "local": "[stack]", "param": "[block]", "const": "[table]"}
+ADDRESSES = {"shared": "[%r90]", "tmem": "[%r91]", "local": "[stack]", "param": "[block]", "const": "[table]"}
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)
 NUMBERS = (1, 0, 16, 24, 128)
 

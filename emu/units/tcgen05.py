@@ -1,0 +1,225 @@
+"""The tensor core as tcgen05 uses it: products on Tensor Memory and their commits (PTX ISA 9.7.16).
+
+One thread issues a command, every active one its own; they are executed in order (`emu.units.tcgen05_queue`).  A product takes
+max(N / 2, operand bytes / 128) cycles of the pipe and is complete N / 2 and a fixed latency after its start.  Read window: A, B,
+scales and D are read until completion.  Write moment: D appears in Tensor Memory at completion, where the mbarrier of a commit
+behind it sees the arrival, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+from numba.extending import register_jitable
+
+from emu.compiled import compiled
+from emu.raw import ld8, ld16, ld32, ld64
+from emu.state import NEVER, TC_COMMIT, TC_MMA, TC_RING, WARP_SLOTS
+from emu.units.common import (
+    DEFAULT,
+    F_MBAR_ARRIVALS,
+    F_MBAR_INVALID,
+    F_TC_IDESC,
+    F_TC_LANE,
+    F_TC_MATRIX,
+    F_TC_RANGE,
+    F_TMEM_COLUMNS,
+    RETRY,
+    ctas_of,
+    fault,
+    get32,
+    get64,
+    signed32,
+    warps_of,
+)
+from emu.units.history import E_ARRIVE, record
+from emu.units.mbarrier import cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.tcgen05_math import LANES, mma
+from emu.units.tcgen05_queue import begin, command, commands_of, enter, retire, room
+from emu.units.tensor_math import FAULT_A, OK
+from emu.units.tmem import column_of, foreign, lane_of, reachable
+from isa import descriptors
+from isa.descriptors import (
+    WORD_A_TENSOR,
+    WORD_MASK,
+    WORD_SCALE_D,
+    WORD_WS,
+    blocks_of,
+    columns_of,
+    d_type_of,
+    matrix_problem,
+    problem_of,
+    rows_of,
+    types_of,
+)
+
+for _function in descriptors.MACHINE:
+    register_jitable(_function)
+OPERAND_BYTES = 32  # of K of a row of A or a column of B: every kind (9.7.16.2.1)
+A_COLUMNS = 8  # of A in Tensor Memory: as many bytes
+SCALE_ROWS = 32  # rows whose scales share a column (9.7.16.10.7)
+
+
+@njit(inline="always")
+def parts_of(J: Any) -> int:
+    """Parts of D's columns that lie one below the other in the lanes."""
+    return LANES // J.m if J.ws else 1
+
+
+# ---- issue ---------------------------------------------------------------------------------------------
+
+
+@compiled
+def decode(S: Any, C: Any, W: Any, I: Any, lane: int, J: Any) -> bool:
+    """Fill in a product from a lane's registers and check it; False after a fault."""
+    word, list_at = I.imm, S.list_at + I.list * 2
+    idesc = get32(W, ld16(list_at + 2), lane)
+    wrong = problem_of(word, idesc)
+    if wrong:
+        fault(S, W, F_TC_IDESC, lane, idesc, wrong)
+        return False
+    kind = word & 15
+    J.word, J.d, J.b = word, get32(W, ld16(list_at), lane), get64(W, I.b, lane)
+    J.a_tensor, J.ws = 1 if word & WORD_A_TENSOR else 0, 1 if word & WORD_WS else 0
+    J.a = get32(W, I.a, lane) if J.a_tensor else get64(W, I.a, lane)
+    J.m, J.n, J.d_type = rows_of(kind, idesc), columns_of(idesc), d_type_of(kind, idesc)
+    J.kind_a, J.kind_b = types_of(kind, idesc)
+    J.negate = (idesc >> 13 ^ idesc >> 14) & 1
+    J.trans_a, J.trans_b, J.saturate = idesc >> 15 & 1, idesc >> 16 & 1, idesc >> 3 & 1
+    p = ld32(W.pred_at + I.pa * 4) >> lane & 1
+    J.accumulate = 1 - p if I.flip & 2 else p
+    J.scale_d, J.blocks = word >> WORD_SCALE_D & 15, blocks_of(word)
+    J.ue8m0, J.sfa_id, J.sfb_id = idesc >> 23 & 1, idesc >> 29 & 3, idesc >> 4 & 3
+    for k in range(4):
+        J.mask[k] = get32(W, ld16(list_at + 4 + 2 * k), lane) if word & WORD_MASK else 0
+    if J.blocks:
+        J.sfa, J.sfb = get32(W, ld16(list_at + 4), lane), get32(W, ld16(list_at + 6), lane)
+    return matrices_fit(S, W, lane, J) and places_fit(S, C, W, lane, J)
+
+
+@compiled
+def matrices_fit(S: Any, W: Any, lane: int, J: Any) -> bool:
+    """Whether the matrix descriptors are such; a fault otherwise."""
+    wrong, desc = 0, J.a
+    if not J.a_tensor:
+        wrong = matrix_problem(J.a, J.kind_a, J.trans_a)
+    if not wrong:
+        wrong, desc = matrix_problem(J.b, J.kind_b, J.trans_b), J.b
+    if wrong:
+        fault(S, W, F_TC_MATRIX, lane, desc, wrong)
+        return False
+    return True
+
+
+@compiled
+def places_fit(S: Any, C: Any, W: Any, lane: int, J: Any) -> bool:
+    """Whether D, A and the scales lie in Tensor Memory that the CTA owns, D and A in the lanes of their layout."""
+    first = lane_of(J.d)
+    if first != 0 and (first != 16 or J.m != 64 or J.ws):
+        fault(S, W, F_TC_LANE, lane, J.d, 0)
+        return False
+    if J.a_tensor and lane_of(J.a) != first:
+        fault(S, W, F_TC_LANE, lane, J.a, 0)
+        return False
+    if not reachable(S, C, W, J.d, 1, J.n // parts_of(J)):
+        return False
+    if J.a_tensor and not reachable(S, C, W, J.a, 1, A_COLUMNS):
+        return False
+    if J.blocks and not reachable(S, C, W, J.sfa, 1, J.m // SCALE_ROWS):
+        return False
+    return bool(not J.blocks or reachable(S, C, W, J.sfb, 1, (J.n + SCALE_ROWS - 1) // SCALE_ROWS))
+
+
+@compiled
+def tcgen05_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """tcgen05.mma: each active lane issues its own."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, C, W, t):
+        return RETRY
+    for lane in range(32):
+        if (m >> lane) & 1:
+            J = command(S, W, TC_MMA, lane)
+            if not decode(S, C, W, I, lane, J):
+                return DEFAULT
+            compute = J.n // parts_of(J) * C.tc_column_cy256
+            port = (J.n + (0 if J.a_tensor else J.m)) * OPERAND_BYTES * C.tc_operand_cy256
+            interval = max(max(compute, port) >> 8, C.tc_least_cy if J.m == LANES else 1)
+            latency = C.tc_ts_cy if J.a_tensor else C.tc_ss_cy if J.m == LANES else C.tc_ss64_cy
+            enter(S, W, J, t, interval, latency + (compute >> 8), port >> 8)
+            S.tensor_cycles += compute >> 8
+            S.mma_count += 1
+    return DEFAULT
+
+
+@compiled
+def tcgen05_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """tcgen05.commit: an arrival behind all commands before it."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, C, W, t):
+        return RETRY
+    for lane in range(32):
+        if (m >> lane) & 1:
+            k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
+            if k < 0:
+                return DEFAULT
+            J = command(S, W, TC_COMMIT, lane)
+            J.mbar = k
+            enter(S, W, J, t, 0, 1, 0)
+    return DEFAULT
+
+
+# ---- advance -------------------------------------------------------------------------------------------
+
+
+@compiled
+def multiply(S: Any, C: Any, W: Any, J: Any) -> None:
+    """A product is complete: D is there, unless its columns were given away meanwhile."""
+    missing = foreign(S, C, J.cta, column_of(J.d), J.n // parts_of(J))
+    if missing >= 0:
+        fault(S, W, F_TMEM_COLUMNS, J.lane, J.d, missing)
+        return
+    smem = S.smem_at + ctas_of(S.cta_at, S.cta_slots)[J.cta].smem_base
+    code = mma(J, S.tmem_at, smem, S.smem_per_cta, S.tc_scratch_at)
+    if code != OK:
+        fault(S, W, F_TC_RANGE, J.lane, J.a if code == FAULT_A else J.b, code)
+
+
+@compiled
+def arrive(S: Any, C: Any, W: Any, J: Any, t: int) -> None:
+    """A commit is complete: one arrival."""
+    k = J.mbar
+    address = (k << 3) - ctas_of(S.cta_at, S.cta_slots)[J.cta].smem_base
+    word = ld64(S.mbar_at + k * 8)
+    if not ld8(S.live_at + k):
+        fault(S, W, F_MBAR_INVALID, J.lane, address, 0)
+    elif pending_of(word) == 0:
+        fault(S, W, F_MBAR_ARRIVALS, J.lane, address, 1)
+    else:
+        record(S, W, E_ARRIVE, J.pc, address, 1, t)
+        settle(S, C, W, k, make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word)), t)
+
+
+@compiled
+def advance(S: Any, C: Any, t: int) -> int:
+    """Complete and start commands that are due, in order; returns the next cycle of interest."""
+    commands, warps = commands_of(S.tc_at, TC_RING), warps_of(S.warp_at, WARP_SLOTS)
+    while S.tc_head < S.tc_tail:
+        J = commands[S.tc_head & (TC_RING - 1)]
+        if J.finish > t:
+            break
+        W = warps[J.warp]
+        if J.what == TC_MMA:
+            multiply(S, C, W, J)
+        elif J.what == TC_COMMIT:
+            arrive(S, C, W, J, t)
+        if S.fault:
+            S.fault_pc = J.pc
+            return NEVER
+        retire(S, t)
+    look = begin(S, t)
+    if S.tc_head < S.tc_tail:
+        look = min(look, commands[S.tc_head & (TC_RING - 1)].finish)
+    return int(look)

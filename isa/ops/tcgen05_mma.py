@@ -1,0 +1,144 @@
+"""Matrix products on Tensor Memory: `tcgen05.mma` and `tcgen05.commit` (PTX ISA 9.7.16.10, 9.7.16.12)."""
+
+from __future__ import annotations
+
+from isa.descriptors import KINDS, WORD_A_TENSOR, WORD_BLOCKS, WORD_COLLECTOR, WORD_MASK, WORD_SCALE_D, WORD_WS
+from isa.micro import unit
+from isa.ops.address import offset_of, shared_whole
+from isa.registry import Emitter, Match, Value, instruction
+
+FAMILY = ("sm_100f",)  # tcgen05 of the sm_100 family
+EACH_ARCH = ("sm_100a", "sm_103a")  # what arch-specific targets alone have
+ARCH = ("sm_100a",)  # what only one of them has: integers
+
+_DOC = "[D, instruction descriptor, 4 words of disable-output-lane or scales of A and B]; imm: tcgen05.mma word"
+UTCMMA = unit(
+    "UTCMMA", "UUpL->", "tcgen05_mma", "tcgen05_mma", f"descriptors of A and B, enable-input-d, {_DOC}", "barrier"
+)
+UTCMMA_TS = unit(
+    "UTCMMA.TS", "uUpL->", "tcgen05_mma", "tcgen05_mma", f"A, descriptor of B, enable-input-d, {_DOC}", "barrier"
+)
+UTCBAR = unit("UTCBAR", "u->", "tcgen05_commit", "tcgen05_commit", "mbarrier; imm: byte offset", "barrier")
+
+COLLECTOR = ("discard", "lastuse", "fill", "use")
+_SETS = {
+    "FLOAT": (".kind::f16", ".kind::tf32"),
+    "COLLECTOR": tuple(f".collector::a::{op}" for op in COLLECTOR),
+    "WSKIND": (".kind::f16", ".kind::tf32", ".kind::f8f6f4"),
+    "BUFFER": tuple(f".collector::b{n}::{op}" for n in range(4) for op in COLLECTOR),
+}
+_TYPES = {
+    "d_tmem": "tmem", "a_tmem": "tmem", "scale_a_tmem": "tmem", "scale_b_tmem": "tmem", "a_desc": "desc", "b_desc": "desc",
+    "idesc": "u32", "enable_input_d": "pred", "scale_input_d": "imm", "disable_output_lane": "vec:u32:4", "mbar": "shared",
+}  # fmt: skip
+_HINT = "a collector buffer saves reading an operand again, which the model does not take time for"
+_IGNORED = {word: _HINT for name in ("COLLECTOR", "BUFFER") for word in _SETS[name]}
+_MMA = "tcgen05.mma.cta_group::1"
+_SS, _TS = "[d-tmem], a-desc, b-desc, idesc", "[d-tmem], [a-tmem], b-desc, idesc"
+
+
+def _forms(kinds: str, rest: str) -> list[str]:
+    """A in shared or Tensor Memory, with and without disable-output-lane."""
+    opcode = f"{_MMA}.{kinds}{{.COLLECTOR}}"
+    return [
+        f"{opcode} {ab}{mask}, enable-input-d{rest};" for ab in (_SS, _TS) for mask in ("", ", {disable-output-lane}")
+    ]
+
+
+def _scaled(kinds: str, size: str) -> list[str]:
+    opcode = f"{_MMA}.{kinds}.block_scale{size}{{.COLLECTOR}}"
+    return [f"{opcode} {ab}, [scale-a-tmem], [scale-b-tmem], enable-input-d;" for ab in (_SS, _TS)]
+
+
+def mma_word(kind: str, *, a_tensor: bool = False, ws: bool = False, mask: bool = False, blocks: int = 1, scale_d: int = 0,
+             collector: str = "discard") -> int:  # fmt: skip
+    """The immediate of UTCMMA: the kind and what the instruction descriptor does not say (isa.descriptors)."""
+    flags = (a_tensor and WORD_A_TENSOR) | (ws and WORD_WS) | (mask and WORD_MASK)
+    fields = (blocks - 1) << WORD_BLOCKS | scale_d << WORD_SCALE_D | COLLECTOR.index(collector) << WORD_COLLECTOR
+    return KINDS.index(kind) | flags | fields
+
+
+def _blocks(m: Match, kind: str) -> int:
+    """Blocks of K with a scale each, by the qualifiers or the kind's only choice."""
+    if kind == "mxf8f6f4":
+        return 1
+    return 4 if m.has("scale_vec::4X") or m.has("block16") else 2
+
+
+def _emit(e: Emitter, m: Match, more: list[Value], ws: bool = False, blocks: int = 1) -> None:
+    kind = next(word for word in m.mods if word.startswith("kind::"))[6:]
+    hints = [word.rsplit("::", 1)[1] for word in m.mods if word.startswith("collector::")]
+    scale = m.scale_input_d if m.operand("scale_input_d") is not None else None
+    if scale is not None and not 0 <= scale <= 15:
+        raise e.error(f"scale-input-d is {scale}, expected 0 to 15", operand=m.operand("scale_input_d"))
+    tensor = m.operand("a_tmem") is not None
+    word = mma_word(
+        kind, a_tensor=tensor, ws=ws, mask=m.operand("disable_output_lane") is not None, blocks=blocks, scale_d=scale or 0,
+        collector=hints[0] if hints else "discard",
+    )  # fmt: skip
+    values = [shared_whole(e, m.d_tmem), m.idesc, *more]
+    if tensor:
+        e(UTCMMA_TS, None, shared_whole(e, m.a_tmem), m.b_desc, m.enable_input_d, values, imm=word)
+    else:
+        e(UTCMMA, None, m.a_desc, m.b_desc, m.enable_input_d, values, imm=word)
+
+
+@instruction(*_forms("FLOAT", "{, scale-input-d}"), sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED)
+@instruction(*_forms("kind::f8f6f4", ""), sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED)
+@instruction(*_forms("kind::i8", ""), sets=_SETS, types=_TYPES, targets=ARCH, ignored=_IGNORED)
+def mma(e: Emitter, m: Match) -> None:
+    """D = A * B, plus D * 2^-scale-input-d where enable-input-d is true, asynchronously, in order (PTX ISA 9.7.16.10.9.1).
+
+    D lies in Tensor Memory, A in shared memory (a descriptor) or in Tensor Memory, B in shared memory; shape and types are in the
+    instruction descriptor (`warpsmith explain idesc`).  One thread issues it, and every active one its own.  Lanes whose bit of
+    disable-output-lane is set are not written.  A commit says when it is done.
+    """
+    _emit(e, m, list(m.disable_output_lane) if m.operand("disable_output_lane") is not None else [])
+
+
+@instruction(
+    *_scaled("kind::mxf8f6f4", "{.block32}"),
+    *_scaled("kind::mxf4", "{.block32}"),
+    *_scaled("kind::mxf4nvf4", ".{block16,block32}"),
+    sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED,
+)  # fmt: skip
+@instruction(
+    *_scaled("kind::mxf8f6f4", ".scale_vec::1X"),
+    *_scaled("kind::mxf4", ".scale_vec::2X"),
+    *_scaled("kind::mxf4nvf4", ".{scale_vec::2X,scale_vec::4X}"),
+    sets=_SETS, types=_TYPES, targets=EACH_ARCH, ignored=_IGNORED,
+)  # fmt: skip
+def mma_scaled(e: Emitter, m: Match) -> None:
+    """D = the sum over blocks of 32 or 16 of K of A * B * scale of A's row * scale of B's column (+ D) (PTX ISA 9.7.16.10.7).
+
+    The scales lie in Tensor Memory: row (column) r in lane r % 32 and column r / 32, a byte for each block, the descriptor's
+    scale-factor id says which.
+    """
+    kind = next(word for word in m.mods if word.startswith("kind::"))[6:]
+    _emit(e, m, [shared_whole(e, m.scale_a_tmem), shared_whole(e, m.scale_b_tmem)], blocks=_blocks(m, kind))
+
+
+@instruction(
+    f"tcgen05.mma.ws.cta_group::1.WSKIND{{.BUFFER}} {_SS}, enable-input-d;",
+    f"tcgen05.mma.ws.cta_group::1.WSKIND{{.BUFFER}} {_TS}, enable-input-d;",
+    sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED,
+)  # fmt: skip
+@instruction(
+    f"tcgen05.mma.ws.cta_group::1.kind::i8{{.BUFFER}} {_SS}, enable-input-d;",
+    f"tcgen05.mma.ws.cta_group::1.kind::i8{{.BUFFER}} {_TS}, enable-input-d;",
+    sets=_SETS, types=_TYPES, targets=ARCH, ignored=_IGNORED,
+)  # fmt: skip
+def mma_ws(e: Emitter, m: Match) -> None:
+    """The product of M = 32, 64 or 128 rows in 128, 64 or 32 columns a lane: weight stationary (PTX ISA 9.7.16.10.9.3).
+
+    With M = 64 the right half of D's columns lies in lanes 64 to 127, with M = 32 each quarter has 32 lanes.
+    """
+    _emit(e, m, [], ws=True)
+
+
+@instruction(
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one{.shared::cluster}.b64 [mbar];", types=_TYPES, targets=FAMILY
+)
+def commit(e: Emitter, m: Match) -> None:
+    """One arrival on an mbarrier when all earlier tcgen05.mma, cp and shift of the thread are complete (PTX ISA 9.7.16.12.1)."""
+    e(UTCBAR, None, m.mbar.base, imm=offset_of(e, m.mbar))
