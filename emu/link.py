@@ -25,7 +25,7 @@ from isa.program import NO_ROW, Program
 
 COPIED = ("op", "kind", "d", "a", "b", "c", "guard", "flip", "pd", "pd2", "pa", "pb", "nd", "ns")
 FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
-PORTLESS = frozenset({"none", "tensor", "tma", "uniform"})  # pipes that leave the register file's ports alone
+PORTLESS = frozenset({"none", "tensor", "tc", "tma", "uniform"})  # pipes that leave the register file's ports alone
 
 
 @dataclass(frozen=True)

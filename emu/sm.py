@@ -40,6 +40,10 @@ from emu.state import (
     TC_RING,
     TMAP,
     TMEM_LANES,
+    TMEM_RING,
+    TMEM_RINGS,
+    TMEM_STAGE,
+    TMOVE,
     WARP,
     WARP_SLOTS,
     WARPGROUPS,
@@ -111,6 +115,8 @@ class StreamingMultiprocessor:
         self.tmem = aligned(int(config["tmem_columns"][0]) * TMEM_LANES, np.uint32).reshape(-1, TMEM_LANES)
         self.commands = np.zeros(TC_RING, TC_JOB)
         self.products = aligned(PRODUCT_BYTES if self.tmem.size else 0, np.uint8)
+        self.moves = np.zeros(TMEM_RINGS * TMEM_RING, TMOVE)
+        self.stage = aligned(TMEM_STAGE * SUBPARTITIONS * TMEM_RING if self.tmem.size else 0, np.uint8)
         self.log = np.empty(REQUESTS, REQUEST)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
@@ -138,7 +144,8 @@ class StreamingMultiprocessor:
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
             "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
-            "tmem_at": self.tmem, "tc_at": self.commands, "tc_scratch_at": self.products, "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
+            "tmem_at": self.tmem, "tc_at": self.commands, "tc_scratch_at": self.products, "tmem_move_at": self.moves, "tmem_stage_at": self.stage,
+            "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data if array.size else 0
@@ -200,7 +207,7 @@ class StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
             for name in (
-                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events", "tmem", "products",
+                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events", "tmem", "products", "stage",
             ):  # fmt: skip
                 delattr(self, name)
         return self

@@ -28,8 +28,9 @@ RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 TMEM_LANES = 128  # of a column of Tensor Memory; each sub-partition has a quarter
 TMEM_PARTS = 16  # units of allocation that Tensor Memory is kept account of
-TMEM_RING = 16  # loads, or stores, of Tensor Memory in flight in a sub-partition, power of two
 TC_RING = 128  # commands of tcgen05 in flight an SM, power of two: those of 32 threads beyond any machine's queue
+TMEM_RINGS = 2 * SUBPARTITIONS  # loads of each sub-partition, then stores
+TMEM_RING = 16  # in flight in each, power of two
 NEVER = 1 << 60  # a time that does not come
 
 i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
@@ -130,6 +131,9 @@ WARP = np.dtype(
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
         ("copy_group", i32, 32),  # per lane: groups of cp.async committed
         ("decisions", i64),  # decision points of chaos so far
+        ("tmem_due", i64),  # when its tcgen05.alloc first looks for columns, 0: it has none
+        ("tmem_loaded", i64),  # when its loads of Tensor Memory, and
+        ("tmem_stored", i64),  # its stores are complete
         ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
         ("met", i64),  # lanes that have reached the barrier.sync that `met_slot` names, their warp not yet
         ("met_slot", i32),
@@ -296,6 +300,24 @@ TC_JOB = np.dtype(
     align=True,
 )
 TC_MMA, TC_COMMIT, TC_COPY, TC_SHIFT = range(4)
+# A warp's load or store of Tensor Memory.
+TMOVE = np.dtype(
+    [
+        ("finish", i64),
+        ("order", i64),  # of the warp's launch
+        ("word", i64),
+        ("taddr", i64),
+        ("mask", i64),
+        ("warp", i32),
+        ("cta", i32),
+        ("list", i32),  # the registers of a load
+        ("count", i32),
+        ("result", i32),  # of a reduction
+        ("pc", i32),
+    ],
+    align=True,
+)
+TMEM_STAGE = 128 * 128  # bytes of the registers of a store
 
 # An mbarrier beside its word, per 8-byte cell.
 CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
@@ -378,6 +400,7 @@ SM = np.dtype(
         # Tensor Memory
         ("tmem_owner", i32, TMEM_PARTS),  # CTA slot + 1 of each unit of columns, 0: free
         ("tmem_size", i32, TMEM_PARTS),  # columns of the allocation that begins there, 0: none does
+        ("tmem_pc", i32, TMEM_PARTS),  # where it was allocated
         ("tmem_parked", i32),  # warps that wait for columns
         # tcgen05's commands
         ("tc_head", i64),  # first one that is not complete
@@ -386,6 +409,9 @@ SM = np.dtype(
         ("tc_free", i64),  # when the next one may start
         ("tc_last", i64),  # when the last one completes
         ("tc_parked", i32),  # warps that wait for room
+        ("tmem_head", i64, TMEM_RINGS),  # loads of each sub-partition, then stores: the oldest one in flight
+        ("tmem_tail", i64, TMEM_RINGS),
+        ("tmem_port", i64, TMEM_RINGS),  # cycles * 256: when the port is free
         # bulk copies
         ("tma_free", i64),  # cycles * 256
         ("store_free", i64),  # cycles * 256
@@ -474,6 +500,8 @@ SM = np.dtype(
         ("tmem_at", i64),  # Tensor Memory: uint32 [columns][TMEM_LANES]; 0: the machine has none
         ("tc_at", i64),  # TC_JOB [TC_RING]
         ("tc_scratch_at", i64),
+        ("tmem_move_at", i64),  # TMOVE [TMEM_RINGS][TMEM_RING]
+        ("tmem_stage_at", i64),  # registers of stores [SUBPARTITIONS][TMEM_RING]
         ("window_at", i64),  # scratch: row_at of a warpgroup's four warps
         ("local_at", i64),
         ("local_bytes", i64),  # of a thread

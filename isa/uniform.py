@@ -1,7 +1,7 @@
 """Move work on values that all lanes share to the uniform datapath, as ptxas does.
 
 Two rules.  An operation moves when everything that reads its results is an operand that hardware takes from uniform
-registers (wgmma descriptors, bulk-copy operands) or an operation that moves too.  And it moves when its operands, and its
+registers (wgmma descriptors, bulk-copy operands, Tensor Memory addresses) or an operation that moves too.  And it moves when its operands, and its
 guard, are the same in all lanes of the warp: constants, parameters, special registers of the CTA, broadcasts, and what
 comes of them where the lanes have not parted.  Vector operations read both files; that a predicate takes a PLOP3 to get
 there, and what comes from a vector operation an R2UR, is not modelled.
@@ -27,7 +27,11 @@ TAKERS = (
     "tma_prefetch",
     "bulk_load",
     "bulk_store",
+    "tmem_load",
+    "tmem_store",
+    "tmem_dealloc",
 )  # routines with uniform operands
+FRAGMENTS = ("wgmma_mma", "tmem_store")  # of those, the ones whose list is registers of all lanes
 SHARED_SPECIAL = ("%ntid", "%ctaid", "%nctaid", "%cluster", "%ncluster", "%nwarpid", "%nsmid", "%smid", "%gridid")
 
 
@@ -47,7 +51,7 @@ def _uniform_operands(op: MicroOp) -> set[int]:
     """Words that an operation takes from uniform registers: all but fragment lists and predicates."""
     if op.micro.unit not in TAKERS:
         return set()
-    fragments = op.micro.unit == "wgmma_mma"
+    fragments = op.micro.unit in FRAGMENTS
     taken = (v for c, v in zip(op.micro.sources.replace("i", ""), op.sources, strict=True) if c != "p")
     return {w for v in taken if not (fragments and isinstance(v, tuple)) for w in words(v)}
 

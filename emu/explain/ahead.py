@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATE = (
     "sm", "warps", "ctas", "groups", "jobs", "tmaps", "ready", "next", "order", "free", "warp_stalls", "_hot", "_cold",
     "shared", "mbars", "live", "versions", "windows", "predicates", "times", "local", "cells", "events", "copies", "log",
-    "chip", "tmem", "commands",
+    "chip", "tmem", "moves", "stage", "commands",
 )  # fmt: skip
 WAITS = 24  # that are let pass
 HORIZON = 20_000  # cycles of each step

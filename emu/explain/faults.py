@@ -159,6 +159,11 @@ TEMPLATES = {
         "Tensor Memory at {address:#010x}: a product's D and A begin in lane 0, or with M = 64 without .ws both in lane 16",
         "an address is lane << 16 | column",
     ),
+    common.F_TMEM_BUSY: (
+        "TM203",
+        "tcgen05.dealloc of columns at {address:#010x} that a tcgen05.ld or .st of warp {aux} still uses",
+        "tcgen05.wait::ld and ::st in every warp, then a barrier, then dealloc",
+    ),
     common.F_SETMAXNREG: (
         "SM103",
         "setmaxnreg to {address} registers from {aux}: inc must not lower, dec must not raise",

@@ -18,7 +18,7 @@ from numba import njit
 from emu.chip_state import SEGMENT
 from emu.compiled import compiled
 from emu.raw import ld32, st64, view
-from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TMAP, WARP, WARP_SLOTS, WGROUP
+from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TMAP, TMOVE, WARP, WARP_SLOTS, WGROUP
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)
@@ -31,6 +31,7 @@ copies_of = view(COPY)
 instrs_of = view(RT_INSTR)
 segments_of = view(SEGMENT)
 tmaps_of = view(TMAP)
+moves_of = view(TMOVE)
 
 # Fault kinds; emu.faults renders them.
 (
@@ -70,11 +71,12 @@ tmaps_of = view(TMAP)
     F_TMEM_FREE,
     F_TMEM_LEAK,
     F_TMEM_ADDRESS,
+    F_TMEM_BUSY,
     F_TC_IDESC,
     F_TC_MATRIX,
     F_TC_RANGE,
     F_TC_LANE,
-) = range(40)
+) = range(41)
 
 
 @compiled

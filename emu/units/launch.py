@@ -23,11 +23,12 @@ from emu.state import (
     RING,
     STORE_READING,
     SUBPARTITIONS,
+    TMEM_PARTS,
     WARP_SLOTS,
     WARPGROUPS,
 )
 from emu.units import chaos
-from emu.units.common import copies_of, ctas_of, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
+from emu.units.common import F_TMEM_LEAK, copies_of, ctas_of, fault, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
 from emu.units.opening import left
 from emu.units.requests import request, requests_of
 
@@ -79,6 +80,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.held, W.held_reason = 0, 0
     W.mma_issued, W.mma_group, W.fences = 0, 0, 0
     W.decisions, W.met, W.passed = 0, 0, 0
+    W.tmem_due, W.tmem_loaded, W.tmem_stored = 0, 0, 0
     S.launched += 1
     W.order = S.launched
     for lane in range(32):
@@ -125,8 +127,23 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
         c.state = ASKED
         c.born = t + ((C.turnaround_cy256 + S.warps_per_cta * C.turnaround_warp_cy256) >> 8)
         S.finished_ctas += 1
+        leak(S, C, W)
         k = request(S, C, ASK_CTA, t)
         requests_of(S.log_at, REQUESTS)[k].job = W.cta
+
+
+@compiled
+def leak(S: Any, C: Any, W: Any) -> None:
+    """A fault when the CTA that ends with warp W still has columns of Tensor Memory; it names where they were allocated."""
+    columns, pc = 0, 0
+    for k in range(TMEM_PARTS):
+        if S.tmem_owner[k] == W.cta + 1:
+            columns += C.tmem_unit
+            if S.tmem_size[k]:
+                pc = S.tmem_pc[k]
+    if columns:
+        fault(S, W, F_TMEM_LEAK, 0, 0, columns)
+        S.fault_pc = pc
 
 
 @compiled

@@ -38,7 +38,8 @@ from emu.units.mbarrier import cell, expected_of, make_word, pending_of, phase_o
 from emu.units.tcgen05_math import LANES, mma
 from emu.units.tcgen05_queue import begin, command, commands_of, enter, retire, room
 from emu.units.tensor_math import FAULT_A, OK
-from emu.units.tmem import column_of, foreign, lane_of, reachable
+from emu.units.tmem import foreign, reachable
+from emu.units.tmem_layout import column_of, lane_of
 from isa import descriptors
 from isa.descriptors import (
     WORD_A_TENSOR,

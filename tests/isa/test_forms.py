@@ -14,15 +14,16 @@ from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering
 from isa.matching import spelled
-from tools.forms.__main__ import instructions, kernel, problem
+from tools.forms.__main__ import golden, instructions, kernel, problem
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TARGETS = ("sm_80", "sm_90a", "sm_100a")
+TCGEN05 = ("sm_100f", "sm_100a", "sm_103a")
 
 
-def recorded(target: str) -> list[tuple[bool, str]]:
+def recorded(target: str, patterns: str = "patterns") -> list[tuple[bool, str]]:
     """Whether ptxas takes it, and the instruction."""
-    lines = (GOLDEN / "forms" / f"{target}.txt").read_text().splitlines()
+    lines = golden(patterns, target).read_text().splitlines()
     return [(line[0] == "+", line[2:]) for line in lines]
 
 
@@ -36,6 +37,7 @@ MISSING = re.compile(
 TAKEN_FOR_MISTAKES = re.compile(r"k256|shared::cluster\.shared::cta")  # an error instead: all of their words are known
 # What ptxas refuses for reasons that the assembler here does not look into.
 TOLERATED = re.compile(r"cvta\.const\.u64 %rd1, gg;|cvta\.shared\.u64 %rd1, stack\+4;")
+PAIRS = re.compile(r"cta_group::2")  # need a cluster
 SM_86 = re.compile(r"m(in|ax).*\.xorsign")  # from sm_86 on, which is read as sm_80
 
 
@@ -67,6 +69,15 @@ def test_what_ptxas_refuses_is_refused(target: str) -> None:
     lines = [line for good, line in recorded(target) if not good and not TOLERATED.match(line)]
     taken = [line for line in lines if problem(line, target) is None]
     assert not [line for line in taken if not (target == "sm_80" and SM_86.match(line))]
+
+
+@pytest.mark.parametrize("target", TCGEN05)
+def test_tcgen05_as_ptxas(target: str) -> None:
+    """What `tools/forms/tcgen05.txt` lists: taken where ptxas takes it, refused where it refuses it."""
+    lines = recorded(target, "tcgen05")
+    assert [line for _, line in lines] == instructions(target, "tcgen05")
+    differing = [line for taken, line in lines if taken != (problem(line, target) is None)]
+    assert not [line for line in differing if not PAIRS.search(line)]
 
 
 @pytest.mark.parametrize("target", TARGETS)

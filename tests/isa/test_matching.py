@@ -179,7 +179,7 @@ def test_messages(line, words):
 
 
 def test_unimplemented_instructions_are_listed_together():
-    caught = error("tcgen05.fence::before_thread_sync;\nvadd.s32.s32.s32 %r1, %r1, %r1, %r2;")
+    caught = error("multimem.red.relaxed.sys.global.add.u32 [%d1], %r1;\nvadd.s32.s32.s32 %r1, %r1, %r1, %r2;")
     assert isinstance(caught, UnsupportedError) and caught.exit_code == 4 and len(caught.diagnostics) == 2
 
 
