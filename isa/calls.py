@@ -16,7 +16,7 @@ from isa.errors import Diagnostic, UnsupportedError
 from isa.micro import MICROS
 from isa.operands import Symbol
 from isa.registry import LocalParam, NotPred, PredConst, Quad, Value, VReg
-from isa.syntax import Function, Instr, Param, Stmt, VarDecl
+from isa.syntax import Block, Function, Instr, Param, Stmt, VarDecl
 
 if TYPE_CHECKING:
     from isa.lowering import Lowering
@@ -63,12 +63,29 @@ def call(e: Lowering, name: str, results: list[Any], arguments: list[Any]) -> No
             for p, a in zip(function.results, results, strict=True)
         ]
         symbols |= {p.name: s for p, s in zip(function.results, outputs, strict=True)}
+        top = _saved(e, e.stack()) if _allocates(function.body or ()) else None
         with _inside(e, Call(name, end)):
             e.body(_without_return(function.body or ()), symbols)
         for actual, output in zip(results, outputs, strict=True):
             if not isinstance(actual, LocalParam):
                 _copy(e, _rows(e, actual), output.words)
-    e.code.labels[end] = len(e.code.ops)
+        e.code.labels[end] = len(e.code.ops)
+        if top is not None:
+            _copy(e, _rows(e, e.stack()), _rows(e, top))
+
+
+def _allocates(body: tuple[Stmt, ...]) -> bool:
+    """Whether a body takes memory of the stack, which its return gives back."""
+    return any(
+        _allocates(s.body) if isinstance(s, Block) else isinstance(s, Instr) and s.opcode.startswith("alloca.")
+        for s in body
+    )
+
+
+def _saved(e: Lowering, value: VReg) -> VReg:
+    copy = e.tmp("d")
+    _copy(e, _rows(e, copy), _rows(e, value))
+    return copy
 
 
 def _possible(e: Lowering, function: Function) -> None:

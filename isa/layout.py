@@ -16,6 +16,8 @@ from isa.syntax import Block, Float, Function, Instr, Int, Kernel, Module, Param
 # of an address; for global memory our own, since its image travels with the program.
 MOST = {"global": 1 << 30, "const": 64 << 10, "shared": 16 << 20, "local": 512 << 10}
 
+STACK_BYTES = 1024  # of a thread's stack: CUDA programming guide, cudaLimitStackSize
+
 # Bytes of static shared memory that ptxas 13.0 allows a kernel of an `a` target, and of others; dynamic shared memory has
 # the machine's limit.
 STATIC_SHARED = {target: (227 if target.endswith("a") else 48) << 10 for target in ALL_TARGETS}
@@ -34,6 +36,7 @@ class Layout:
         self.args: list[ArgSlot] = []
         self.param_bytes = 0
         self.image = bytearray()
+        self.constants: list[tuple[int, int]] = []  # address and bytes of .const variables
         self._shared: dict[str, tuple[VarDecl, int]] = {}  # variables and the address behind each
         self._ends = {"shared": SHARED_BASE, "local": 0}
         self._placed: dict[int, Symbol] = {}
@@ -56,6 +59,12 @@ class Layout:
     def local_bytes(self) -> int:
         """Bytes of local variables a thread."""
         return self._ends["local"]
+
+    def add_stack(self) -> int:
+        """Room for a stack behind the local variables; where it begins."""
+        start = -(-self._ends["local"] // 16) * 16
+        self._ends["local"] = start + STACK_BYTES
+        return start
 
     def in_space(self, *spaces: str) -> dict[str, int]:
         """Addresses of the variables in some state spaces, the kernel's own included."""
@@ -89,6 +98,8 @@ class Layout:
             address = GLOBAL_BASE + len(self.image)
             data = b"".join(self._bytes(decl, item) for item in decl.init)
             self.image += data + bytes(max(0, (decl.count or 0) * size - len(data)))
+            if decl.space == "const":
+                self.constants.append((address, (decl.count or 0) * size))
             return Symbol(decl.name, decl.space, address)
         address = -(-self._ends[decl.space] // align) * align
         self._ends[decl.space] = address + (decl.count or 0) * size

@@ -86,6 +86,7 @@ class Lowering:
         self._role = ""
         self._errors: list[AssemblyError] = []
         self._carry: VReg | None = None
+        self._stack: VReg | None = None
         self.calls: list[calls.Call] = []  # functions that the walk is inside, outermost first
 
     # ---- Emitter ----
@@ -114,6 +115,11 @@ class Lowering:
     def param_bytes(self) -> int:
         """Bytes of the kernel's parameters."""
         return self.layout.param_bytes
+
+    @property
+    def constants(self) -> list[tuple[int, int]]:
+        """Address and bytes of each .const variable."""
+        return self.layout.constants
 
     def quad(self) -> Quad:
         """A fresh 128-bit register."""
@@ -173,6 +179,12 @@ class Lowering:
         if self._carry is None:
             self._carry = self.tmp("p")
         return self._carry
+
+    def stack(self) -> VReg:
+        """The top of the thread's stack in local memory."""
+        if self._stack is None:
+            self._stack = self.tmp("d")
+        return self._stack
 
     def lo(self, x: Value) -> Value:
         """The low 32 bits of a 64-bit value."""
@@ -259,7 +271,19 @@ class Lowering:
                 raise UnsupportedError(findings)
             raise AssemblyError(findings)
         self._end()
+        if self._stack is not None:
+            self._begin_stack(self._stack)
         return self.code
+
+    def _begin_stack(self, top: VReg) -> None:
+        """Set the top of the stack before everything else."""
+        body, self.code.ops = self.code.ops, []
+        with self.under(None):
+            start = Const(self.layout.add_stack(), "d")
+            for word in (self.lo, self.hi):
+                self(MICROS["MOV"], word(top), word(start))
+        self.code.labels = {name: at + len(self.code.ops) for name, at in self.code.labels.items()}
+        self.code.ops += body
 
     def _end(self) -> None:
         """Let a body that runs off its end return, and give labels there an operation."""

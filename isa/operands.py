@@ -7,13 +7,27 @@ float operand wants a constant with a point or in `0f` form, and 16-bit floats t
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from isa.errors import nearest
 from isa.program import PARAM_BASE
-from isa.registry import Address, Const, Half, LocalParam, NotPred, ParamWord, PredConst, Quad, Special, Value, VReg
+from isa.registry import (
+    Address,
+    Const,
+    Half,
+    LocalParam,
+    NotPred,
+    ParamWord,
+    Part,
+    PredConst,
+    Quad,
+    Special,
+    Value,
+    VReg,
+)
 from isa.syntax import Addr, Float, Int, Neg, Not, Operand, Pos, Reg, Sink, Sym, TensorAddr, Vec
 
 WIDTHS = {
@@ -91,6 +105,8 @@ def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxe
         if not isinstance(node, Int):
             raise OperandError(f"expected a constant, found {describe(node)}")
         return node.value
+    if kind == "part":
+        return _part(node, names, destination)
     if kind == "special":
         if isinstance(node, Reg) and names.register(node.name) is None and names.special(node.name):
             _not_hidden(node, names)
@@ -235,6 +251,21 @@ def _f32_bits(value: float) -> int:
     except OverflowError:
         packed = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
     return int(struct.unpack("<I", packed)[0])
+
+
+def _part(node: Operand, names: Names, destination: bool) -> Part:
+    """A 32-bit operand with a selector behind a dot and perhaps a minus before it."""
+    negated = isinstance(node, Neg)
+    item = node.item if isinstance(node, Neg) else node
+    if isinstance(item, Reg | Sym) and "." in item.name and not names.special(item.name):
+        name, _, selector = item.name.partition(".")
+        if not re.fullmatch(r"b[0-7]{1,4}|h[0-3]{1,2}", selector):
+            message = f"'.{selector}' selects no part of {name}"
+            raise OperandError(message, "write .b0 to .b3, .h0 or .h1; of two or four lanes .h10, .b3210", 50)
+        return Part(_scalar(Reg(name), "b32", names, destination, False), selector, negated)
+    if destination and negated:
+        raise OperandError("a destination has no sign", rank=50)
+    return Part(_scalar(_named(item, names), "b32", names, destination, False), "", negated)
 
 
 def _symbol(node: Sym, names: Names) -> Symbol:

@@ -42,6 +42,7 @@ a name in `sets`    the type that the chosen member names
 "function"          str, the name of a .func;  "arguments": a list of LocalParam and values
 "desc"              "b64"
 "any"               register or constant of any type (constants are 32 bits wide)
+"part"              32 bits with a selector or a minus (`%r1.h1`, `-%r1`): `Part(value, selector, negated)`
 "special"           a special register: `Special(name)`; every other kind refuses those
 ==================  ==============================================================================
 8- and 16-bit registers are VReg kind r, 64-bit ones kind d, 128-bit ones a Quad (kind q) whose halves are kind d.  For ld, st and cvt a register may be
@@ -142,6 +143,14 @@ class Address(NamedTuple):
     offset: int
 
 
+class Part(NamedTuple):
+    """An operand of a video instruction: a 32-bit value, which bytes or halves of it (`b0`, `h10`, '' all), and its sign."""
+
+    value: Value
+    selector: str = ""
+    negated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Quad:
     """A 128-bit register: two 64-bit ones, the low half first."""
@@ -187,10 +196,13 @@ class Emitter(Protocol):
 
     @property
     def param_bytes(self) -> int: ...  # of the kernel
+    @property
+    def constants(self) -> list[tuple[int, int]]: ...  # address and bytes of each .const variable
     def __call__(self, op: Micro, results: Any, *sources: Any, imm: int = 0, label: str | None = None) -> None: ...
     def tmp(self, kind: str = "r") -> VReg: ...
     def quad(self) -> Quad: ...
     def carry(self) -> VReg: ...  # the carry flag of the kernel
+    def stack(self) -> VReg: ...  # the top of the thread's stack in local memory
     def written(self, word: Value) -> Value: ...  # a register's value, zero when nothing before wrote it
     def branch(self, guard: VReg | NotPred | PredConst, label: str) -> None: ...  # whatever the instruction's guard
     def under(self, guard: VReg | NotPred | PredConst | None) -> AbstractContextManager[None]: ...

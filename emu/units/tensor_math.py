@@ -33,8 +33,10 @@ from emu.llvm import (
 )
 from emu.raw import ld16, ld64, st16
 from emu.units.tensor_panels import (
+    KIND_B1,
     KIND_S8,
     KIND_TF32,
+    PLANES,
     chunk_offsets,
     column_at,
     convert_fragment,
@@ -297,6 +299,29 @@ def _load_fragments(kind, k, window, rows, raw, panel):
 
 
 @njit(error_model="numpy")
+def _binary(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, zero, scratch):
+    """The product of bits: the ones that rows of A and columns of B share (b1, .and.popc), a bit of every byte at a time."""
+    n, from_registers, wide = word & 0x1FF, word >> 21 & 1, scratch + _WIDE
+    _order_columns(n, 1, lists, scratch)
+    for warp in range(4):
+        window = ld64(windows + 8 * warp)
+        for plane in range(PLANES):
+            kind = KIND_B1 + plane
+            fault = _panels(word, kind, kind, 32, smem, smem_bytes, desc_a, desc_b, scratch)
+            if fault:
+                return fault
+            panel = scratch + _PANEL_A + 64 * warp * 32
+            if from_registers:
+                _load_fragments(kind, 32, window, lists + 2 * nd, scratch + _RAW, panel)
+            before = 0 if plane else scratch + _ZERO
+            for half in range(2):
+                d = scratch + _OFFSETS + HALF_OFFSETS * half
+                _multiply(n, 32, panel + half * 1024, scratch + _SPREAD, scratch + _PANEL_B, wide, d, before)
+        _store_wide(0, 0, nd, window, lists, wide, zero)
+    return OK
+
+
+@njit(error_model="numpy")
 def wgmma(
     word: int,
     windows: int,
@@ -325,6 +350,9 @@ def wgmma(
     """
     n, kind_a, kind_b, from_registers = word & 0x1FF, word >> 12 & 15, word >> 24 & 15, word >> 21 & 1
     f16_d, integer, negate = word >> 16 & 1, kind_a >= KIND_S8, (word >> 17 ^ word >> 18) & 1
+    if kind_a == KIND_B1:
+        zero = 0 if scale_d else scratch + _ZERO
+        return _binary(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, zero, scratch)
     kind_b = kind_b if kind_b else kind_a
     k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
     panel_a, panel_b, raw = scratch + _PANEL_A, scratch + _PANEL_B, scratch + _RAW

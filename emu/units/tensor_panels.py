@@ -14,9 +14,10 @@ from numba.extending import intrinsic
 
 from emu.llvm import F16, F32, I8, I16, I32, I64, call, load, offset, pick, shuffle, splat, store, vector
 
-KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8, KIND_E2M3, KIND_E3M2, KIND_E2M1 = range(10)
-KINDS = range(7)  # those of wgmma; the others are tcgen05's
-ELEMENT = {kind: I8 for kind in range(10)} | {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32}
+KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8, KIND_E2M3, KIND_E3M2, KIND_E2M1, KIND_B1 = range(11)
+KINDS = (*range(7), KIND_B1)  # those of wgmma; the others are tcgen05's
+PLANES = 8  # KIND_B1 + i: bit i of every byte
+ELEMENT = {kind: I8 for kind in range(11)} | {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32}
 # Bits of magnitude, by how much they are too small as the upper bits of an f16, and their place there.
 SMALL = {KIND_E2M3: (5, 14, 7), KIND_E3M2: (5, 12, 8), KIND_E2M1: (3, 14, 9)}
 PANEL_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -200,7 +201,14 @@ def step_widener(kinds):
             def case(kind):
                 store(b, widen(b, load(b, raw, vector(ELEMENT[kind], 64), 16), kind), panel, 32)
 
-            switch_on(b, kind, {kind: lambda kind=kind: case(kind) for kind in kinds})
+            def bits():
+                bytes_ = load(b, raw, vector(I8, 64), 16)
+                plane = b.insert_element(splat(bytes_.type, 0), b.trunc(b.sub(kind, I64(KIND_B1)), I8), I32(0))
+                ones = b.and_(b.lshr(bytes_, pick(b, plane, [0] * 64)), splat(bytes_.type, 1))
+                store(b, widen(b, ones, KIND_U8), panel, 32)
+
+            cases = {kind: bits if kind == KIND_B1 else lambda kind=kind: case(kind) for kind in kinds}
+            switch_on(b, call(b, "llvm.umin.i64", I64, kind, I64(KIND_B1)), cases)
             return ctx.get_dummy_value()
 
         i = types.int64

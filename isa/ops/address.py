@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from isa.micro import VectorBuilder, lane
-from isa.ops.integer import IADD3, IADD3_CC, IADD3_X
-from isa.ops.move import MOV
+from isa.ops.compare import ISETP
+from isa.ops.integer import IADD3, IADD3_CC, IADD3_X, sub64
+from isa.ops.logic import PAND, POR
+from isa.ops.move import MOV, PMOV
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
-from isa.registry import Address, Const, Emitter, Match, Value, instruction
+from isa.registry import Address, Const, Emitter, Match, PredConst, Value, instruction
 
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_BASE}
 INT32 = range(-(1 << 31), 1 << 31)
@@ -121,3 +123,26 @@ def isspacep(e: Emitter, m: Match) -> None:
 def isspacep_global(e: Emitter, m: Match) -> None:
     """p = whether the generic address `a` lies in global memory (PTX ISA 9.7.9.19)."""
     e(QSPC_G, m.p, m.a)
+
+
+@instruction("isspacep.const p, a;", types={"p": "pred", "a": "u64"})
+def isspacep_const(e: Emitter, m: Match) -> None:
+    """p = whether the generic address `a` lies in a .const variable (PTX ISA 9.7.9.19)."""
+    found: Value = PredConst(False)
+    for address, size in e.constants:
+        offset, low, high, inside, both = e.tmp("d"), e.tmp("p"), e.tmp("p"), e.tmp("p"), e.tmp("p")
+        sub64(e, offset, m.a, Const(address, "d"))
+        e(ISETP["lt", "u32"], low, e.lo(offset), Const(size))
+        e(ISETP["eq", "u32"], high, e.hi(offset), Const(0))
+        e(PAND, inside, low, high)
+        e(POR, both, inside, found)
+        found = both
+    e(PMOV, m.p, found)
+
+
+@instruction(
+    "istypep.KIND p, a;", sets={"KIND": (".texref", ".samplerref", ".surfref")}, types={"p": "pred", "a": "u64"}
+)
+def istypep(e: Emitter, m: Match) -> None:
+    """p = whether `a` points to a texture, sampler or surface: there are none here (PTX ISA 9.7.11.5)."""
+    e(PMOV, m.p, PredConst(False))

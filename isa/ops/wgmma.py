@@ -6,6 +6,7 @@ from isa.micro import unit
 from isa.registry import HOPPER, Emitter, Match, Value, instruction
 
 KINDS = {name: code for code, name in enumerate(("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8"))}
+KINDS["b1"] = 10  # behind those of tcgen05
 
 _DOC = "imm: wgmma word; the result list is read too, unless scale-d is constantly false"
 HGMMA = unit("HGMMA", "UUp->L", "wgmma", "wgmma_mma", f"descriptors of A and B, scale-d; {_DOC}", "collective")
@@ -50,6 +51,7 @@ _SETS = {
     "K8": _shapes(8, COLUMNS),
     "K32": _shapes(32, COLUMNS),
     "I32": _shapes(32, INTEGER_COLUMNS),
+    "I256": _shapes(256, INTEGER_COLUMNS),
 }
 _A = {"a_desc": "desc", "b_desc": "desc", "a": "vec:u32:4", "scale_d": "pred"}
 _A |= dict.fromkeys(("imm_scale_a", "imm_scale_b", "imm_trans_a", "imm_trans_b"), "imm")
@@ -107,6 +109,7 @@ def _columns(m: Match) -> int:
 )
 @instruction(*_forms("K32", "f16.{e4m3,e5m2}.{e4m3,e5m2}", f", {_SCALES}"), sets=_SETS, types=_U32, targets=HOPPER)
 @instruction(*_forms("I32{.satfinite}", "s32.{s8,u8}.{s8,u8}", ""), sets=_SETS, types=_U32, targets=HOPPER)
+@instruction(*_forms("I256", "s32.b1.b1.and.popc", ""), sets=_SETS, types=_U32, targets=HOPPER)
 def mma_async(e: Emitter, m: Match) -> None:
     """D (64 x N) = A * B, plus D where scale-d is true, asynchronously (PTX ISA 9.7.15.5.2).
 
@@ -114,7 +117,7 @@ def mma_async(e: Emitter, m: Match) -> None:
     packed ones for f16), and A's must not be touched before a wait_group covers the product.
     """
     n = _columns(m)
-    d_type, a_type, b_type = m.types[-3:]
+    d_type, a_type, b_type = m.types[-3:] if len(m.types) > 2 else ("s32", "b1", "b1")
     count = n // 4 if d_type == "f16" else n // 2
     if len(m.d) != count:
         raise e.error(f"D of n{n} in {d_type} has {count} registers, found {len(m.d)}", operand=m.operand("d"))

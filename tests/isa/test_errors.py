@@ -185,11 +185,11 @@ def test_all_findings_are_listed() -> None:
 
 
 def test_unsupported_instructions_are_all_named() -> None:
-    error = finding(kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];\nvadd.s32.s32.s32 %r1, %r2, %r3;"), UnsupportedError)
+    error = finding(kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];\nmultimem.st.relaxed.sys.global.f32 [%rd1], %f1;"), UnsupportedError)
     assert error.exit_code == 4
     assert [d.message for d in error.diagnostics] == [
         "'tex.2d.v4.f32.f32' is not implemented",
-        "'vadd.s32.s32.s32' is not implemented",
+        "'multimem.st.relaxed.sys.global.f32' is not implemented",
     ]
     assert all("docs/language.md" in d.hint for d in error.diagnostics)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from emu.units.tensor_math import FAULT_A, FAULT_B, OK, SCRATCH_BYTES, wgmma
 
 F16, BF16, TF32, E4M3, E5M2, S8, U8 = range(7)
+B1 = 10
 NONE, SW128, SW64, SW32 = range(4)
 BYTES = {F16: 2, BF16: 2, TF32: 4, E4M3: 1, E5M2: 1, S8: 1, U8: 1}
 TYPES = {
@@ -384,3 +385,16 @@ def test_two_runs_agree():
     first, second = Machine(Case(n=176)), Machine(Case(n=176))
     first.run(), second.run()
     np.testing.assert_array_equal(first.registers, second.registers)
+
+
+@pytest.mark.parametrize("rs, scale_d, n", [(0, 1, 8), (0, 0, 48), (1, 1, 24), (1, 0, 256)])
+def test_products_of_bits(rs, scale_d, n):
+    """b1: D + the ones that a row of A and a column of B share; the bytes lie where those of u8 do."""
+    case = Case(U8, U8, n=n, rs=rs, scale_d=scale_d, seed=n)
+    machine = Machine(case)
+    machine.case = replace(case, kind_a=B1, kind_b=B1)
+    assert machine.run() == OK
+    machine.case = case
+    a, b = (np.unpackbits(x.astype(np.uint8), axis=1).astype(np.int64) for x in (machine.a(), machine.b()))
+    before = machine.accumulators(machine.before).view(np.int32).astype(np.int64) * scale_d
+    np.testing.assert_array_equal(machine.accumulators(machine.registers), (before + a @ b.T).astype(np.uint32))

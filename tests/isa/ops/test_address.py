@@ -16,6 +16,7 @@ CONVERSIONS = [
     "cvta.param.u64 %rd5, map;",
     "cvta.local.u64 %rd5, stack;",
 ]
+CLASSES = [f"istypep.{kind} %p1, %rd5;" for kind in ("texref", "samplerref", "surfref")]
 TESTED = ["shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "global"]
 QUERIES = [f"isspacep.{space} %p1, %rd5;" for space in TESTED]
 REJECTED = [
@@ -29,7 +30,7 @@ REJECTED = [
 
 
 def test_accepted(instructions):
-    instructions.accept([*CONVERSIONS, *QUERIES])
+    instructions.accept([*CONVERSIONS, *QUERIES, *CLASSES, "isspacep.const %p1, %rd5;"])
 
 
 @pytest.mark.parametrize("text", REJECTED)
