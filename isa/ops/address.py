@@ -12,7 +12,7 @@ from typing import Any
 from isa.micro import VectorBuilder, lane
 from isa.ops.compare import ISETP
 from isa.ops.integer import IADD3, IADD3_CC, IADD3_X, sub64
-from isa.ops.logic import PAND, POR
+from isa.ops.logic import PAND, POR, PXOR
 from isa.ops.move import MOV, PMOV
 from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
 from isa.registry import Address, Const, Emitter, Match, PredConst, Value, instruction
@@ -27,8 +27,8 @@ def in_space(value: int, window: int) -> bool:
 
 
 def in_global(value: int) -> bool:
-    """Whether a generic address lies in none of the windows."""
-    return value >> 32 not in (window >> 32 for window in WINDOWS.values())
+    """Whether a generic address lies in neither shared nor local memory."""
+    return value >> 32 not in (SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32)
 
 
 def _emit_window(v: VectorBuilder, a: Any, window: Any) -> Any:
@@ -37,8 +37,7 @@ def _emit_window(v: VectorBuilder, a: Any, window: Any) -> Any:
 
 def _emit_global(v: VectorBuilder, a: Any) -> Any:
     high = v.halves(a)[1]
-    inside = [v.icmp("!=", high, v.const(window >> 32)) for window in WINDOWS.values()]
-    return v.and_(v.and_(inside[0], inside[1]), inside[2])
+    return v.and_(*(v.icmp("!=", high, v.const(window >> 32)) for window in (SHARED_WINDOW, LOCAL_WINDOW)))
 
 
 QSPC = lane("QSPC.E", "Uu->p", "alu", in_space, _emit_window, "whether an address has this upper half")
@@ -119,25 +118,36 @@ def isspacep(e: Emitter, m: Match) -> None:
     e(QSPC, m.p, m.a, Const(WINDOWS[space] >> 32))
 
 
-@instruction("isspacep.global p, a;", types={"p": "pred", "a": "u64"})
-def isspacep_global(e: Emitter, m: Match) -> None:
-    """p = whether the generic address `a` lies in global memory (PTX ISA 9.7.9.19)."""
-    e(QSPC_G, m.p, m.a)
-
-
-@instruction("isspacep.const p, a;", types={"p": "pred", "a": "u64"})
-def isspacep_const(e: Emitter, m: Match) -> None:
-    """p = whether the generic address `a` lies in a .const variable (PTX ISA 9.7.9.19)."""
+def _constant(e: Emitter, a: Value) -> Value:
+    """Whether a generic address lies in a .const variable."""
     found: Value = PredConst(False)
     for address, size in e.constants:
         offset, low, high, inside, both = e.tmp("d"), e.tmp("p"), e.tmp("p"), e.tmp("p"), e.tmp("p")
-        sub64(e, offset, m.a, Const(address, "d"))
+        sub64(e, offset, a, Const(address, "d"))
         e(ISETP["lt", "u32"], low, e.lo(offset), Const(size))
         e(ISETP["eq", "u32"], high, e.hi(offset), Const(0))
         e(PAND, inside, low, high)
         e(POR, both, inside, found)
         found = both
-    e(PMOV, m.p, found)
+    return found
+
+
+@instruction("isspacep.{global,const} p, a;", types={"p": "pred", "a": "u64"})
+def isspacep_rest(e: Emitter, m: Match) -> None:
+    """p = whether the generic address `a` lies in a .const variable, or (.global) in no other window (PTX ISA 9.7.9.19).
+
+    Parameters of a kernel are in global memory too (recorded on an H200).
+    """
+    constant = _constant(e, m.a)
+    if m.has(".const"):
+        e(PMOV, m.p, constant)
+    elif constant == PredConst(False):
+        e(QSPC_G, m.p, m.a)
+    else:
+        elsewhere, outside = e.tmp("p"), e.tmp("p")
+        e(QSPC_G, elsewhere, m.a)
+        e(PXOR, outside, constant, PredConst(True))
+        e(PAND, m.p, elsewhere, outside)
 
 
 @instruction(

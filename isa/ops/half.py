@@ -17,7 +17,8 @@ from isa.ops.special_functions import MUFU_EX2, MUFU_TANH
 from isa.registry import Emitter, Match, instruction
 from isa.vectors import NAN32, add_odd, half_lanes
 
-FTZ, SAT, RELU, NEGATE = 1, 2, 4, 8  # immediate bits of the general arithmetic
+FTZ, SAT, RELU, NEGATE, OOB = 1, 2, 4, 8, 16  # immediate bits of the general arithmetic
+OOB_NAN = 0x7FF7  # what a tensor copy fills in (of either sign, f16 and bf16 alike; recorded on an H200)
 NAN, XORSIGN = 2, 4  # and of min and max
 MINIMUM_NORMAL = 2.0**-14
 
@@ -118,6 +119,14 @@ def _bf16_arith(operation: str) -> Any:
     return emit
 
 
+def _without_oob(v: VectorBuilder, words: Any, result: Any) -> Any:
+    """Zero in the halves where a or b is the NaN of a tensor copy's fill."""
+    a, b = (v.and_(v.bits(w, "u16x2"), v.const(0x7FFF, "u16x2")) for w in words[:2])
+    nan = v.const(OOB_NAN, "u16x2")
+    outside = v.or_(v.icmp("==", a, nan), v.icmp("==", b, nan))
+    return v.select(outside, v.const(0, "u16x2"), v.bits(result, "u16x2"))
+
+
 def _arith(name: str, f: Format, operation: str, operands: int, emit: Any) -> tuple[Micro, Micro]:
     """The plain micro-operation and the one with modifiers in an immediate."""
     scalar = {"add": bits.add, "mul": bits.mul, "fma": bits.fma}[operation]
@@ -127,7 +136,8 @@ def _arith(name: str, f: Format, operation: str, operands: int, emit: Any) -> tu
             x = (x[0], x[1] ^ f.sign, *x[2:]) if imm & NEGATE else x
             r = scalar(f, *x, ftz=bool(imm & FTZ))  # type: ignore[operator]
             r = bits.saturate(f, r) if imm & SAT else r
-            return bits.relu(f, r) if imm & RELU else r
+            r = bits.relu(f, r) if imm & RELU else r
+            return 0 if imm & OOB and OOB_NAN in (x[0] & 0x7FFF, x[1] & 0x7FFF) else r
 
         return half
 
@@ -135,7 +145,10 @@ def _arith(name: str, f: Format, operation: str, operands: int, emit: Any) -> tu
         *words, imm = args
         if f is F16:
             words[1] = v.select(v.flag(imm, 3), v.xor(words[1], v.const(0x80008000)), words[1])
-        return emit(v, *words, imm=imm)
+        result = emit(v, *words, imm=imm)
+        if operation != "fma":
+            return result
+        return v.select(v.flag(imm, 4), _without_oob(v, words, result), v.bits(result, "u16x2"))
 
     sig = "u" * operands
     return (
@@ -144,9 +157,9 @@ def _arith(name: str, f: Format, operation: str, operands: int, emit: Any) -> tu
             f"{name}.ANY",
             f"{sig}i->u",
             "half",
-            lambda *w: by_half(one(w[-1] & (15 if f is F16 else RELU | NEGATE)), *w[:-1]),
+            lambda *w: by_half(one(w[-1] & (31 if f is F16 else RELU | NEGATE | OOB)), *w[:-1]),
             emit_any,
-            "imm bit 0 .ftz, 1 .sat, 2 .relu, 3 -b",
+            "imm bit 0 .ftz, 1 .sat, 2 .relu, 3 -b, 4 .oob",
         ),
     )
 
@@ -255,7 +268,7 @@ HOPPER = ("sm_90", "sm_90a", "sm_100a")
 
 def _arithmetic(e: Emitter, m: Match, operation: str, imm: int, *sources: object) -> None:
     plain, general = ARITH[operation, m["T"].removesuffix("x2")]
-    imm |= m.has(".ftz") * FTZ | m.has(".sat") * SAT | m.has(".relu") * RELU
+    imm |= m.has(".ftz") * FTZ | m.has(".sat") * SAT | m.has(".relu") * RELU | m.has(".oob") * OOB
     if imm:
         e(general, m.d, *sources, imm=imm)
     else:
@@ -272,8 +285,9 @@ def arithmetic(e: Emitter, m: Match) -> None:
 
 @instruction("fma.rn{.ftz}{.sat}.T d, a, b, c;", "fma.rn{.ftz}.relu.T d, a, b, c;", sets={"T": F16_TYPES})
 @instruction("fma.rn{.relu}.T d, a, b, c;", sets={"T": BF16_TYPES})
+@instruction("fma.rn.oob{.relu}.T d, a, b, c;", sets={"T": F16_TYPES + BF16_TYPES}, targets=HOPPER)
 def fma(e: Emitter, m: Match) -> None:
-    """d = a * b + c, rounded once to nearest."""
+    """d = a * b + c, rounded once to nearest; .oob: +0 where a or b is the NaN that tensor copies fill in."""
     _arithmetic(e, m, "fma", 0, m.a, m.b, m.c)
 
 

@@ -72,16 +72,14 @@ def test_too_much_is_out_of_bounds(ptx) -> None:
 
 
 def test_constant_variables_are_known(ptx):
-    """isspacep.const holds in variables of .const only; istypep never, as there are no textures."""
+    """isspacep.const holds in variables of .const only, .global everywhere but there; as recorded on an H200."""
+    places = [("one", -1), ("one", 0), ("one", 63), ("one", 64), ("two", 7), ("other", 0)]
     lines = []
-    for k, (name, offset) in enumerate([("one", -1), ("one", 0), ("one", 63), ("one", 64), ("two", 7), ("other", 0)]):
-        lines.append(
-            f"mov.b64 %d1, {name}; add.s64 %d1, %d1, {offset}; isspacep.const %p1, %d1; selp.u32 %r1, 1, 0, %p1;"
-        )
-        lines.append(
-            f"istypep.surfref %p2, %d1; selp.u32 %r2, 2, 0, %p2; or.b32 %r1, %r1, %r2; st.global.u32 [%out+{4 * k}], %r1;"
-        )
-    out = np.full(6, 9, np.uint32)
+    for k, (name, offset) in enumerate(places):
+        lines.append(f"mov.b64 %d1, {name}; add.s64 %d1, %d1, {offset};")
+        for bit, query in enumerate(("isspacep.const", "isspacep.global", "istypep.surfref")):
+            lines.append(f"{query} %p1, %d1; selp.u32 %r1, {1 << bit}, 0, %p1; red.global.or.b32 [%out+{4 * k}], %r1;")
+    out = np.zeros(6, np.uint32)
     outside = ".const .align 16 .b8 one[64]; .global .align 16 .b8 other[16]; .const .align 8 .b8 two[8];"
     assert not ptx.run("\n".join(lines), "u64 out", [out], outside=outside).findings
-    assert out.tolist() == [0, 1, 1, 0, 1, 0]
+    assert out.tolist() == [2, 1, 1, 2, 1, 2]

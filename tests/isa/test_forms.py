@@ -30,7 +30,7 @@ def recorded(target: str, patterns: str = "patterns") -> list[tuple[bool, str]]:
 # What ptxas takes and the assembler here refuses by name: clusters, memory of several GPUs, im2col.
 MISSING = re.compile(
     r"barrier\.cluster|mapa|getctarank|multimem"
-    r"|cp\.(reduce\.)?async\.bulk\.shared::cluster\.shared::cta|cp\.async\.bulk.*multicast|.*\.im2col|fma\.rn\.oob"
+    r"|cp\.(reduce\.)?async\.bulk\.shared::cluster\.shared::cta|cp\.async\.bulk.*multicast|.*\.im2col"
     r"|cp\.async\.bulk.*\.(cta_group|cp_mask)|red\.async\.mmio|st\.bulk|ldmatrix.*\.m16n16|stmatrix.*\.m16n8"
     r"|tensormap\.replace\.tile\.swizzle_atomicity"
 )

@@ -36,11 +36,11 @@ ARITHMETIC = [
     ("add{}.f16x2", ("", ".ftz", ".sat", ".ftz.sat"), 2, bits.add),
     ("sub{}.f16x2", ("", ".ftz", ".sat", ".ftz.sat"), 2, bits.sub),
     ("mul{}.f16x2", ("", ".ftz", ".sat", ".ftz.sat"), 2, bits.mul),
-    ("fma.rn{}.f16x2", ("", ".ftz", ".sat", ".ftz.sat", ".relu", ".ftz.relu"), 3, bits.fma),
+    ("fma.rn{}.f16x2", ("", ".ftz", ".sat", ".ftz.sat", ".relu", ".ftz.relu", ".oob", ".oob.relu"), 3, bits.fma),
     ("add{}.bf16x2", ("",), 2, bits.add),
     ("sub{}.bf16x2", ("",), 2, bits.sub),
     ("mul{}.bf16x2", ("",), 2, bits.mul),
-    ("fma.rn{}.bf16x2", ("", ".relu"), 3, bits.fma),
+    ("fma.rn{}.bf16x2", ("", ".relu", ".oob.relu"), 3, bits.fma),
 ]
 
 
@@ -70,6 +70,19 @@ def test_fused_bf16_sums_round_once() -> None:
     )
     lanes = zip(a, b, c, strict=True)
     same(got["d"] & 0xFFFF, [bits.fma(BF16, *(int(x) for x in lane)) for lane in lanes], a, b, c)
+
+
+@pytest.mark.parametrize("type", FORMATS)
+@pytest.mark.parametrize("place", "xyz")
+def test_the_fill_of_tensor_copies_is_no_factor(type: str, place: str) -> None:
+    """fma.rn.oob, all patterns as one operand, the others 1: +0 for 0x7ff7 and 0xfff7 as a factor, as on an H200."""
+    every, f = np.arange(65536, dtype=np.uint16), FORMATS[type]
+    operands = {name: every if name == place else np.full(65536, f.one, np.uint16) for name in "xyz"}
+    got = run_ptx(f"fma.rn.oob.{type} %d, %x, %y, %z;", **operands, d="b16")["d"] & 0xFFFF
+    plain = run_ptx(f"fma.rn.{type} %d, %x, %y, %z;", **operands, d="b16")["d"] & 0xFFFF
+    fills = [0x7FF7, 0xFFF7] if place != "z" else []
+    assert np.flatnonzero(got != plain).tolist() == fills
+    assert np.flatnonzero(got == 0).tolist() == sorted([*fills, f.one | 0x8000])
 
 
 @pytest.mark.parametrize("type", FORMATS)

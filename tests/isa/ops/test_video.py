@@ -6,6 +6,7 @@ import itertools
 import operator
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,6 +167,17 @@ def test_values(family: str) -> None:
     for line in lines():
         want = [expected(line, *map(int, lane)) for lane in zip(a, b, c, strict=True)]
         same(run_ptx(line, a=a, b=b, c=c, d="b32")["d"], np.array(want, np.uint32), a, b, c)
+
+
+def test_reference_against_a_card() -> None:
+    """What an H200 gave (tests/golden/numerics/README.md says which instructions ptxas gets wrong)."""
+    with np.load(Path(__file__).parents[2] / "golden" / "numerics" / "video.npz") as stored:
+        arrays = dict(stored)
+    for line, out in zip(arrays["lines"].astype(str), arrays["out"], strict=True):
+        name = line.split(".")[0]
+        function = product if name == "vmad" else lanes if name[-1] in "24" else scalar
+        want = [function(line, *map(int, lane)) for lane in zip(*(arrays[x] for x in "abc"), strict=True)]
+        same(out, np.array(want, np.uint32))
 
 
 def test_accepted(instructions) -> None:
