@@ -8,6 +8,8 @@ Layouts: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout" and
 Format"; swizzles act on absolute shared-memory address bits.
 """
 
+from functools import partial
+
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
@@ -207,7 +209,7 @@ def step_widener(kinds):
                 ones = b.and_(b.lshr(bytes_, pick(b, plane, [0] * 64)), splat(bytes_.type, 1))
                 store(b, widen(b, ones, KIND_U8), panel, 32)
 
-            cases = {kind: bits if kind == KIND_B1 else lambda kind=kind: case(kind) for kind in kinds}
+            cases = {kind: bits if kind == KIND_B1 else partial(case, kind) for kind in kinds}
             switch_on(b, call(b, "llvm.umin.i64", I64, kind, I64(KIND_B1)), cases)
             return ctx.get_dummy_value()
 
