@@ -159,6 +159,11 @@ TEMPLATES = {
         "Tensor Memory at {address:#010x}: a product's D and A begin in lane 0, or with M = 64 without .ws both in lane 16",
         "an address is lane << 16 | column",
     ),
+    common.F_TMEM_ALIGN: (
+        "TM111",
+        "Tensor Memory at {address:#010x}: tcgen05.shift begins in a lane that is a multiple of 32",
+        "an address is lane << 16 | column",
+    ),
     common.F_TMEM_BUSY: (
         "TM203",
         "tcgen05.dealloc of columns at {address:#010x} that a tcgen05.ld or .st of warp {aux} still uses",

@@ -72,11 +72,12 @@ moves_of = view(TMOVE)
     F_TMEM_LEAK,
     F_TMEM_ADDRESS,
     F_TMEM_BUSY,
+    F_TMEM_ALIGN,
     F_TC_IDESC,
     F_TC_MATRIX,
     F_TC_RANGE,
     F_TC_LANE,
-) = range(41)
+) = range(42)
 
 
 @compiled

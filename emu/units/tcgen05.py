@@ -15,7 +15,7 @@ from numba.extending import register_jitable
 
 from emu.compiled import compiled
 from emu.raw import ld8, ld16, ld32, ld64
-from emu.state import NEVER, TC_COMMIT, TC_MMA, TC_RING, WARP_SLOTS
+from emu.state import NEVER, TC_COMMIT, TC_COPY, TC_MMA, TC_RING, TC_SHIFT, WARP_SLOTS
 from emu.units.common import (
     DEFAULT,
     F_MBAR_ARRIVALS,
@@ -24,6 +24,7 @@ from emu.units.common import (
     F_TC_LANE,
     F_TC_MATRIX,
     F_TC_RANGE,
+    F_TMEM_ALIGN,
     F_TMEM_COLUMNS,
     RETRY,
     ctas_of,
@@ -35,6 +36,17 @@ from emu.units.common import (
 )
 from emu.units.history import E_ARRIVE, record
 from emu.units.mbarrier import cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.tcgen05_copy import (
+    CHUNK,
+    FOURS,
+    QUARTER,
+    SHIFT_COLUMNS,
+    copy_in,
+    shape_of,
+    shift_down,
+    source_chunks,
+    source_rows,
+)
 from emu.units.tcgen05_math import LANES, mma
 from emu.units.tcgen05_queue import begin, command, commands_of, enter, retire, room
 from emu.units.tensor_math import FAULT_A, OK
@@ -172,6 +184,56 @@ def tcgen05_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
+@compiled
+def tcgen05_cp(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """tcgen05.cp: each active lane issues its own."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, C, W, t):
+        return RETRY
+    for lane in range(32):
+        if (m >> lane) & 1:
+            J = command(S, W, TC_COPY, lane)
+            J.word, J.d, J.a = I.imm, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF, get64(W, I.b, lane)
+            wrong = matrix_problem(J.a, 0, 0)
+            if wrong:
+                fault(S, W, F_TC_MATRIX, lane, J.a, wrong)
+                return DEFAULT
+            lanes = 3 * QUARTER + 1 if shape_of(J.word) == FOURS else LANES
+            if not reachable(S, C, W, J.d, lanes, 4 * source_chunks(J.word)):
+                return DEFAULT
+            enter_copy(S, C, W, J, t, source_rows(J.word) * source_chunks(J.word) * CHUNK)
+    return DEFAULT
+
+
+@compiled
+def tcgen05_shift(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """tcgen05.shift: each active lane issues its own."""
+    if m == 0:
+        return DEFAULT
+    if not room(S, C, W, t):
+        return RETRY
+    for lane in range(32):
+        if (m >> lane) & 1:
+            J = command(S, W, TC_SHIFT, lane)
+            J.word, J.d = 0, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF
+            if lane_of(J.d) % QUARTER:
+                fault(S, W, F_TMEM_ALIGN, lane, J.d, 0)
+                return DEFAULT
+            if not reachable(S, C, W, J.d, 1, SHIFT_COLUMNS):
+                return DEFAULT
+            enter_copy(S, C, W, J, t, LANES * SHIFT_COLUMNS * 4)
+    return DEFAULT
+
+
+@compiled
+def enter_copy(S: Any, C: Any, W: Any, J: Any, t: int, bytes_: int) -> None:
+    """Queue a copy or shift of so many bytes; a copy reads them through shared memory's port."""
+    interval = bytes_ * C.tc_cp_kb_cy256 >> 18
+    port = bytes_ * C.tc_operand_cy256 >> 8 if J.what == TC_COPY else 0
+    enter(S, W, J, t, interval, C.tc_cp_cy + interval, port)
+
+
 # ---- advance -------------------------------------------------------------------------------------------
 
 
@@ -186,6 +248,19 @@ def multiply(S: Any, C: Any, W: Any, J: Any) -> None:
     code = mma(J, S.tmem_at, smem, S.smem_per_cta, S.tc_scratch_at)
     if code != OK:
         fault(S, W, F_TC_RANGE, J.lane, J.a if code == FAULT_A else J.b, code)
+
+
+@compiled
+def move(S: Any, C: Any, W: Any, J: Any) -> None:
+    """A copy or shift is complete."""
+    width = SHIFT_COLUMNS if J.what == TC_SHIFT else 4 * source_chunks(J.word)
+    missing = foreign(S, C, J.cta, column_of(J.d), width)
+    if missing >= 0:
+        fault(S, W, F_TMEM_COLUMNS, J.lane, J.d, missing)
+    elif J.what == TC_SHIFT:
+        shift_down(S, J)
+    elif not copy_in(S, J, S.smem_at + ctas_of(S.cta_at, S.cta_slots)[J.cta].smem_base):
+        fault(S, W, F_TC_RANGE, J.lane, J.a, 0)
 
 
 @compiled
@@ -216,6 +291,8 @@ def advance(S: Any, C: Any, t: int) -> int:
             multiply(S, C, W, J)
         elif J.what == TC_COMMIT:
             arrive(S, C, W, J, t)
+        else:
+            move(S, C, W, J)
         if S.fault:
             S.fault_pc = J.pc
             return NEVER
