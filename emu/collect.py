@@ -74,7 +74,10 @@ def collect(
         issue=Issue(selected=selected, idle=int(machine.value("sm.subpartitions")) * active - selected),
         lines=_lines(program, stalls),
     )
-    result.findings = [Finding(rule="ASM", severity="info", location=program.name, message=w) for w in program.warnings]
+    result.findings = [
+        Finding(rule="ASM", severity="info", location=program.name, message=w)
+        for w in (*program.warnings, *program.unwritten)
+    ]
     _ending(result, sms[-1], memory)
     result.outputs.update(memory.arrays)
     if chaos:

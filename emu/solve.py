@@ -60,8 +60,8 @@ def solve(
     result.kernel = problem.kernel
     result.problem = described(problem.shape)
     result.outputs.update(start.arrays)
-    rate(result, problem.flops, machine)
     if result.deadlock is None and not any(f.severity in ("fault", "limit") for f in result.findings):
+        rate(result, problem.flops, machine)
         tiles = [tile for cta in result.executed for tile in work[cta]] if result.mode == "representative" else None
         with np.errstate(all="ignore"):  # NaN and infinities of the user's are compared like numbers
             found = problem.check({name: start.arrays[name] for name in problem.outputs}, arrays, tiles)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from isa import registry
+from isa.advice import wgmma_advice
 from isa.budget import ignore_setmaxnreg, judge
 from isa.encode import encode
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
@@ -118,6 +119,14 @@ def _programs(module: Module, kernel: str | None, sources: _Sources, order: Weig
     return programs
 
 
+def only(module: Module, kernel: str) -> Module:
+    """The module with one of its kernels, all its functions and variables; AssemblyError when there is no such kernel."""
+    if all(entry.name != kernel for entry in module.kernels):
+        raise _not_named(module, kernel)
+    items = tuple(item for item in module.items if not isinstance(item, Kernel) or item.name == kernel)
+    return replace(module, items=items)
+
+
 def _not_named(module: Module, name: str | None) -> AssemblyError:
     """The error of a kernel that is not in the module, or (None) of several of which none was named."""
     names = [kernel.name for kernel in module.kernels]
@@ -130,7 +139,7 @@ def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: 
     layout = Layout(module, kernel)
     layout.limit_shared(aim)
     code = Lowering(kernel, aim, layout, sources.line).run()
-    ignored = ignore_setmaxnreg(code)
+    ignored = [*ignore_setmaxnreg(code), *wgmma_advice(code)]
     simplify(code)
     move_uniform(code)
     if order is not None:

@@ -55,6 +55,11 @@ TEMPLATES = {
         "a collective instruction is executed by lanes {aux:#x} only",
         "let all lanes of its mask reach it together (barrier.sync without .aligned counts them from different places)",
     ),
+    common.F_OUTSIDE: (
+        "WL104",
+        "a lane executes a collective instruction whose mask {aux:#x} leaves it out",
+        "give the mask of the lanes that get there: -1 for a whole warp",
+    ),
     common.F_MBAR_INVALID: (
         "MB101",
         "there is no initialised mbarrier at {address:#x}",

@@ -52,6 +52,7 @@ moves_of = view(TMOVE)
     F_BAR_COUNT,
     F_BAR_OVERFLOW,
     F_DIVERGED,
+    F_OUTSIDE,
     F_WG_MISMATCH,
     F_DESCRIPTOR,
     F_TMAP,
@@ -129,6 +130,19 @@ def together(S: Any, W: Any, m: int, mask: int) -> bool:
     if mask & ~W.exited & ~m & 0xFFFFFFFF:
         fault(S, W, F_DIVERGED, first_lane(m), 0, m)
         return False
+    return True
+
+
+@compiled
+def members(S: Any, W: Any, row: int, m: int) -> bool:
+    """`together` for the membership masks in a register row, in which every executing lane finds itself, too; a fault when not."""
+    if m == 0 or not together(S, W, m, get32(W, row, first_lane(m))):
+        return False
+    if m & ~get32(W, row, first_lane(m)):  # other lanes may have another mask
+        for lane in range(32):
+            if (m >> lane) & 1 and not (get32(W, row, lane) >> lane) & 1:
+                fault(S, W, F_OUTSIDE, lane, 0, get32(W, row, lane))
+                return False
     return True
 
 

@@ -23,7 +23,7 @@ from emu.units.common import (
     fault,
     first_lane,
     get32,
-    together,
+    members,
 )
 from emu.units.history import E_EXIT, record
 from emu.units.sharing import return_cost
@@ -144,19 +144,16 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def warpsync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.warp.sync: lanes of the mask must be here together (paths join at post-dominators)."""
-    if m:
-        together(S, W, m, get32(W, I.a, first_lane(m)))
+    members(S, W, I.a, m)
     return DEFAULT
 
 
 @compiled
 def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """elect.sync: the lowest lane of the mask (seen on an H200)."""
-    if m == 0:
+    if not members(S, W, I.a, m):
         return DEFAULT
     mask = get32(W, I.a, first_lane(m))
-    if not together(S, W, m, mask):
-        return DEFAULT
     leader = first_lane(mask & ~W.exited)
     if I.flags & HAS_D:
         for lane in range(32):
@@ -171,7 +168,7 @@ def elect(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """vote.sync all, any, uni, ballot over the executing lanes."""
-    if m == 0 or not together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m))):
+    if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
     p = ld32(W.pred_at + I.pa * 4)
     if I.flip & 2:
@@ -191,7 +188,7 @@ def vote(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def shfl(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """shfl.sync (PTX ISA 9.7.9.6); an inactive source lane gives its register as it is."""
-    if m == 0 or not together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m))):
+    if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
     source = W.row_at + I.a * 128
     got = 0

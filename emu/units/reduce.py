@@ -7,7 +7,7 @@ from typing import Any
 from emu.compiled import compiled
 from emu.raw import ld16, ld32, st32
 from emu.state import HAS_D
-from emu.units.common import DEFAULT, first_lane, get32, get64, signed32, together
+from emu.units.common import DEFAULT, first_lane, get32, get64, members, signed32
 from emu.units.sharing import return_cost
 from isa.ops.warp import MATCH_ALL, MATCH_WIDE, REDUCTIONS
 
@@ -17,15 +17,9 @@ NAN32, INF32 = 0x7FFFFFFF, 0x7F800000
 
 
 @compiled
-def members(S: Any, W: Any, I: Any, m: int) -> bool:
-    """Whether all lanes of the membership mask are here."""
-    return m != 0 and together(S, W, m, get32(W, ld16(S.list_at + 2 * I.list), first_lane(m)))
-
-
-@compiled
 def redux(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """One value of all lanes, combined in lane order."""
-    if not members(S, W, I, m):
+    if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
     op, lead = I.imm & 255, first_lane(m)
     result = get32(W, I.a, lead)
@@ -53,7 +47,7 @@ def redux(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def redux_f32(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """The least or largest f32, or magnitude, of all lanes; a NaN counts only with .NaN, or where all are."""
-    if not members(S, W, I, m):
+    if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
     result, best, nans, lanes = NAN32, 0, 0, 0
     for lane in range(32):
@@ -80,7 +74,7 @@ def redux_f32(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def match(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """The lanes with the same value (any), or all lanes if every one has it (all)."""
-    if not members(S, W, I, m):
+    if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
     equal_to_first, lead = 0, first_lane(m)
     found = W.row_at + S.shuffle_row * 128  # a result may overwrite the values

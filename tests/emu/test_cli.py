@@ -214,6 +214,26 @@ def test_asm_and_ptx_know_shipped_programs(warpsmith):
     assert got.code == 2 and "did you mean 'fa3'" in got.err
 
 
+def test_ptx_of_one_kernel(warpsmith, tmp_path):
+    """Its functions and variables stay; an unknown name lists the kernels that there are."""
+    path = tmp_path / "two.ptx"
+    path.write_text(
+        ".version 8.0\n.target sm_90a\n.global .u32 g;\n.func f() { ret; }\n.entry one() { ret; }\n.entry two() { exit; }\n"
+    )
+    got = warpsmith("ptx", str(path), "--kernel", "two")
+    assert got.code == 0 and ".entry two" in got.out and ".entry one" not in got.out
+    assert ".func" in got.out and ".global" in got.out
+    got = warpsmith("ptx", str(path), "--kernel", "tow")
+    assert got.code == 2 and "did you mean 'two'" in got.err
+
+
+def test_a_run_that_did_not_end_has_no_rate(warpsmith):
+    """What part of the problem it did is not known."""
+    got = warpsmith("run", "softmax", "--rows", "64", "--cols", "128", "--max-cycles", "100", "--json", "-")
+    result = json.loads(got.out)
+    assert got.code == 5 and result["tflops"] is None and result["tensor_utilization"] is None
+
+
 def test_assembly_errors_point_at_the_line(warpsmith, tmp_path):
     path = tmp_path / "bad.mptx"
     path.write_text(KERNEL.replace("add.u32", "ad.u32"))

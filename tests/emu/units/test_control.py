@@ -270,6 +270,19 @@ def test_collectives_with_missing_lanes_are_faults(ptx: Any, text: str) -> None:
     assert text in result.findings[0].message
 
 
+@pytest.mark.parametrize(
+    "text", ["shfl.sync.idx.b32 %r1, %r0, 0, 31, %r5;", "vote.sync.any.pred %p2, %p1, %r5;", "bar.warp.sync %r5;",
+             "redux.sync.add.u32 %r1, %r0, %r5;", "elect.sync _|%p2, %r5;", "match.any.sync.b32 %r1, %r0, %r5;"]
+)  # fmt: skip
+def test_every_lane_is_in_its_mask(ptx: Any, text: str) -> None:
+    """Halves of a warp with a mask each are right; a lane that its own mask leaves out is named."""
+    body = f"""{OUT} mov.b32 %r5, 0xffff; setp.ge.u32 %p1, %r0, 16; @%p1 mov.b32 %r5, {{upper}};
+        {text} st.global.u32 [%out], %r0;"""
+    assert not ptx.run(body.format(upper="0xffff0000"), "u64 out", [np.zeros(32, np.uint32)]).findings
+    result = ptx.run(body.format(upper="0xfffe0000"), "u64 out", [np.zeros(32, np.uint32)])
+    assert [f.rule for f in result.findings] == ["WL104"] and "lane 16" in result.findings[0].message
+
+
 # ---- special registers, time ---------------------------------------------------------------------------
 
 
