@@ -87,7 +87,9 @@ def wgmma_advice(code: Code) -> Iterator[str]:
     g = graph(code.ops, code.labels)
     found: dict[str, str] = {}
     for b, state in enumerate(_states(code, g)):
-        for i in g.span(b) if state is not None else ():
+        if state is None:
+            continue
+        for i in g.span(b):
             op = code.ops[i]
             for kind, text in _judged(code, op, state):
                 found.setdefault(kind, f"{code.kernel.name}: {op.pos}: {text}")
@@ -95,9 +97,8 @@ def wgmma_advice(code: Code) -> Iterator[str]:
     yield from found.values()
 
 
-def _judged(code: Code, op: MicroOp, state: State | None) -> Iterator[tuple[str, str]]:
+def _judged(code: Code, op: MicroOp, state: State) -> Iterator[tuple[str, str]]:
     """What is wrong with one operation."""
-    assert state is not None
     if op.micro.unit == "wgmma_mma":
         mine = _mask((op.results, tuple(x for x in op.sources if isinstance(x, tuple))))
         if state.touched == EVERYTHING:

@@ -78,7 +78,7 @@ moves_of = view(TMOVE)
     F_TC_MATRIX,
     F_TC_RANGE,
     F_TC_LANE,
-) = range(42)
+) = range(43)
 
 
 @compiled
