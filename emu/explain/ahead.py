@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.explain.log import Event, events
 from emu.explain.parties import Party
-from emu.state import BLOCK_MBAR, BLOCK_NONE, BLOCK_REGISTERS, DEADLOCK, LIVE, NEVER
+from emu.state import BLOCK_MBAR, BLOCK_NONE, BLOCK_REGISTERS, BLOCK_TMEM_ALLOC, DEADLOCK, LIVE, NEVER
 
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
@@ -90,6 +90,8 @@ def _let_pass(sm: StreamingMultiprocessor, party: Party) -> bool:
                 sm.predicates[k * sm.program.predicates + answer] |= np.uint32(int(W["wait_mask"]))
         elif W["block"] == BLOCK_REGISTERS:
             sm.ctas[int(W["cta"])]["pool"] += int(W["wait_aux"])
+        elif W["block"] == BLOCK_TMEM_ALLOC:
+            S["tmem_owner"], S["tmem_size"] = 0, 0
         W["block"] = BLOCK_NONE
         sm.ready[k] = max(int(S["now"]), int(W["dep_ready"]))
         for soonest in (S["sub_next"], S["sub_others"]):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
-RANK = ("MB207", "NB102", "MB205", "TX101", "TX102", "RG101", "WG105", "NB101", "MB204", "MB201")
+RANK = ("MB207", "NB102", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "MB204", "MB201")
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Case:
         """Who would still give a thing what it lacks now, each party's next gift first."""
         state, found = self.states[thing], []
         for party, gifts in zip(self.parties, self.gifts, strict=True):
-            own = [g for g in gifts if gives(g.event, thing, state.cta)] if party.thing.cta == thing.cta else []
+            own = [g for g in gifts if gives(g.event, thing, state.cta)] if party.thing.cta == thing.cta or thing.kind == "tmem" else []
             wanted = self._wanted(thing, own)
             if wanted:
                 found.append((party, wanted))
@@ -79,6 +79,7 @@ def describe_sources(case: Case, thing: Thing) -> list[Source]:
         "copy": "a copy",
         "expect": "expect_tx",
         "registers": "registers",
+        "dealloc": "columns",
         "sync": "bar.sync",
         "drop": "arrive_drop",
     }
@@ -139,7 +140,7 @@ def _lapped(case: Case, party: Party) -> Iterator[Cause]:
 
 
 def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
-    """MB204, TX101, TX102, NB101, NB102, RG101, WG105: nobody gives what is lacking."""
+    """MB204, TX101, TX102, NB101, NB102, RG101, TM106, WG105: nobody gives what is lacking."""
     state = case.states[thing]
     if thing.kind == "barrier":
         yield from _named(case, thing)
@@ -151,6 +152,10 @@ def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
         held = "; ".join(state.given)
         text = f"setmaxnreg.inc gets no registers: none of the warps that are left gives any back. {held}"
         yield Cause(rule="RG101", message=text + _gone(case, state.cta))
+    elif thing.kind == "tmem":
+        held = "; ".join(state.given) or "nobody has any"
+        text = f"tcgen05.alloc gets no columns of Tensor Memory: no warp that is left frees any. Allocated: {held}"
+        yield Cause(rule="TM106", message=text)
     elif thing.kind == "warpgroup":
         here = {w for p in case.parties if p.thing == thing for w in p.warps}
         missing = [w for w in range(4 * thing.number, 4 * thing.number + 4) if w not in here]
@@ -278,7 +283,7 @@ def _circle_text(case: Case, edges: dict[Party, list[tuple[Party, Gift]]], circl
     for party, giver in zip(circle, [*circle[1:], circle[0]], strict=True):
         gift = next(g for p, g in edges[party] if p == giver)
         lacks = case.states[party.thing]
-        verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back"}
+        verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back", "dealloc": "would free columns"}
         line = f"{party.name} waits for {lacks.name}"
         line += f" (parity {party.asked})" if party.asked >= 0 else ""
         doing = verb.get(gift.event.kind, "would come" if lacks.kind == "barrier" else "would arrive")

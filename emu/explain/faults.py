@@ -267,6 +267,11 @@ NOTES = {
         "setmaxnreg.inc waits for registers that no warp gives back",
         "after all dec and inc, registers x warps must fit what the CTA had at launch",
     ),
+    "TM106": (
+        "deadlock",
+        "tcgen05.alloc waits for columns of Tensor Memory that no warp frees",
+        "tcgen05.dealloc before the wait, allocate less, or let fewer CTAs share an SM",
+    ),
     "WG105": (
         "deadlock",
         "a warpgroup's wgmma waits for a warp of the warpgroup that does not come",

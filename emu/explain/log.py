@@ -24,6 +24,7 @@ KINDS = {
     history.E_BAR_ARRIVE: "barrier arrive",
     history.E_BAR_OPEN: "open",
     history.E_REGISTERS: "registers",
+    history.E_DEALLOC: "dealloc",
     history.E_EXIT: "exit",
 }
 GIVES = ("arrive", "drop", "expect", "bytes")  # what a phase of an mbarrier is made of

@@ -19,6 +19,7 @@ from emu.state import (
     BLOCK_MMA_WAIT,
     BLOCK_REGISTERS,
     BLOCK_TC_QUEUE,
+    BLOCK_TMEM_ALLOC,
     LIVE,
     WARP_SLOTS,
 )
@@ -27,11 +28,12 @@ from isa.micro import MICROS
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
-RETRIES = (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS, BLOCK_TC_QUEUE)
+RETRIES = (BLOCK_MMA_QUEUE, BLOCK_BULK_QUEUE, BLOCK_COPY_QUEUE, BLOCK_REGISTERS, BLOCK_TC_QUEUE, BLOCK_TMEM_ALLOC)
 KIND = {
     BLOCK_MBAR: "mbarrier",
     BLOCK_BAR: "barrier",
     BLOCK_REGISTERS: "registers",
+    BLOCK_TMEM_ALLOC: "tmem",
     BLOCK_MMA_FENCE: "warpgroup",
     BLOCK_MMA_WAIT: "warpgroup",
     BLOCK_MMA_QUEUE: "warpgroup",
@@ -43,7 +45,7 @@ POLLS = ("mbar_wait", "mbar_wait_state")
 class Thing(NamedTuple):
     """What can be waited for: in a CTA (its slot), an mbarrier by address, a barrier by number, a warpgroup, ..."""
 
-    kind: str  # mbarrier, barrier, registers, warpgroup, memory, bulk, or none
+    kind: str  # mbarrier, barrier, registers, warpgroup, tmem, memory, bulk, or none
     cta: int
     number: int
 

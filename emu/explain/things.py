@@ -25,6 +25,8 @@ def name_of(sm: StreamingMultiprocessor, thing: Thing) -> str:
         return f"barrier {thing.number}"
     if thing.kind == "registers":
         return "the register pool"
+    if thing.kind == "tmem":
+        return "Tensor Memory"
     if thing.kind == "warpgroup":
         return f"warpgroup {thing.number}"
     if thing.kind == "memory":
@@ -77,6 +79,13 @@ def state_of(sm: StreamingMultiprocessor, thing: Thing, log: list[Event]) -> Bar
     elif thing.kind == "registers":
         state.pending, state.expected = int(cta["pool"]), 0
         state.given = ledger(sm, thing)
+    elif thing.kind == "tmem":
+        owned = tensor_memory(sm)
+        state.expected = sm.tmem.shape[0]
+        state.pending = sum(columns for _, _, columns, _ in owned)
+        state.given = [
+            f"columns {first}-{first + columns - 1} of CTA {cta}, from {short(sm, pc)}" for cta, first, columns, pc in owned
+        ]
     elif thing.kind == "warpgroup":
         state.expected, state.pending = 4, 4 - _warpgroup_arrived(sm, thing)
     elif thing.kind == "memory" and thing.number >= 0:
@@ -140,6 +149,16 @@ def ledger(sm: StreamingMultiprocessor, thing: Thing) -> list[str]:
     return lines
 
 
+def tensor_memory(sm: StreamingMultiprocessor) -> list[tuple[int, int, int, int]]:
+    """Allocations of Tensor Memory: CTA, first column, columns, the instruction that made it."""
+    S, unit = sm.sm[0], int(sm.config["tmem_unit"][0])
+    return [
+        (int(sm.ctas[int(S["tmem_owner"][k]) - 1]["id"]), k * unit, int(S["tmem_size"][k]), int(S["tmem_pc"][k]))
+        for k in range(len(S["tmem_size"]))
+        if S["tmem_size"][k]
+    ]
+
+
 def _warpgroup_arrived(sm: StreamingMultiprocessor, thing: Thing) -> int:
     group = sm.groups[(int(sm.ctas[thing.cta]["first_warp"]) >> 2) + thing.number]
     return int(group["fence_count"]) or int(group["arrived"][int(group["started"]) % len(group["arrived"])])
@@ -162,6 +181,9 @@ def waits_for(sm: StreamingMultiprocessor, W: Any, thing: Thing, asked: int, spi
     if thing.kind == "registers":
         pool, need = int(sm.ctas[thing.cta]["pool"]), int(W["wait_aux"])
         return f"setmaxnreg.inc: needs {need} registers, the CTA's pool has {pool}"
+    if thing.kind == "tmem":
+        used = sum(columns for _, _, columns, _ in tensor_memory(sm))
+        return f"tcgen05.alloc: needs {int(W['wait_aux'])} columns side by side, {sm.tmem.shape[0] - used} are free"
     if thing.kind == "bulk":
         return "bulk groups that never complete"
     if spinning:
@@ -194,4 +216,6 @@ def gives(e: Event, thing: Thing, cta: int) -> bool:
         return e.what == thing.number and e.kind in (*GIVES, "copy")
     if thing.kind == "barrier":
         return e.what == thing.number and e.kind in ("sync", "barrier arrive")
+    if thing.kind == "tmem":
+        return e.kind == "dealloc"
     return thing.kind == "registers" and e.kind == "registers" and e.amount < 0

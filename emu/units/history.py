@@ -29,12 +29,13 @@ events_of = view(EVENT)
     E_BAR_OPEN,
     E_REGISTERS,
     E_EXIT,
-) = range(1, 14)
+    E_DEALLOC,
+) = range(1, 15)
 
 
 @compiled
 def record(S: Any, W: Any, kind: int, pc: int, what: int, amount: int, t: int) -> None:
-    """Append an event of warp W: `what` is an mbarrier's address or a barrier's number, `amount` arrivals, bytes, ...
+    """Append an event of warp W: `what` is an mbarrier's address, a barrier's number or a column, `amount` arrivals, bytes, ...
 
     Lanes that do the same in one instruction are one event whose amounts add up (parities do not).
     """

@@ -53,6 +53,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.history import E_DEALLOC, record
 from emu.units.memory import FULL, shared_host, touch
 from emu.units.tmem_layout import cell, column_of, lane_of, read, shape_of, split_of, step_of, width_of, write
 
@@ -110,7 +111,7 @@ def tmem_alloc(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return RETRY
     first = find(S, C, columns // C.tmem_unit)
     if first < 0:
-        park(S, W, BLOCK_TMEM_ALLOC, R_LONG, t)
+        park(S, W, BLOCK_TMEM_ALLOC, R_LONG, t)  # asleep until somebody frees columns: polls in between find nothing
         W.wait_aux = columns
         S.tmem_parked += 1
         return RETRY
@@ -158,6 +159,7 @@ def tmem_dealloc(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if user >= 0:
         fault(S, W, F_TMEM_BUSY, lane, taddr, user)
         return DEFAULT
+    record(S, W, E_DEALLOC, W.pc, taddr, columns, t)
     S.tmem_size[first] = 0
     for k in range(first, first + columns // C.tmem_unit):
         S.tmem_owner[k] = 0

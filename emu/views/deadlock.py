@@ -54,7 +54,7 @@ def _barrier(state: BarrierState) -> list[str]:
         wait = f", which waits for {source.waits_for}"
         wait += f" and {source.waits} more after it" if source.waits else ""
         lines.append(f"    could still get {source.what} from {source.who} at {source.location}{wait}")
-    if not state.sources and state.kind in ("mbarrier", "barrier", "registers"):
+    if not state.sources and state.kind in ("mbarrier", "barrier", "registers", "tmem"):
         lines.append("    nobody is left to deliver what it lacks")
     if state.difference:
         lines.append(f"    first difference from the phase before: {state.difference}")
