@@ -30,6 +30,8 @@ TAKERS = (
     "tmem_load",
     "tmem_store",
     "tmem_dealloc",
+    "tcgen05_mma",
+    "tcgen05_commit",
 )  # routines with uniform operands
 FRAGMENTS = ("wgmma_mma", "tmem_store")  # of those, the ones whose list is registers of all lanes
 SHARED_SPECIAL = ("%ntid", "%ctaid", "%nctaid", "%cluster", "%ncluster", "%nwarpid", "%nsmid", "%smid", "%gridid")

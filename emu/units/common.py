@@ -18,7 +18,7 @@ from numba import njit
 from emu.chip_state import SEGMENT
 from emu.compiled import compiled
 from emu.raw import ld32, st64, view
-from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TMAP, TMOVE, WARP, WARP_SLOTS, WGROUP
+from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TC_JOB, TMAP, TMOVE, WARP, WARP_SLOTS, WGROUP
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)
@@ -31,6 +31,7 @@ copies_of = view(COPY)
 instrs_of = view(RT_INSTR)
 segments_of = view(SEGMENT)
 tmaps_of = view(TMAP)
+commands_of = view(TC_JOB)
 moves_of = view(TMOVE)
 
 # Fault kinds; emu.faults renders them.

@@ -23,12 +23,24 @@ from emu.state import (
     RING,
     STORE_READING,
     SUBPARTITIONS,
+    TC_RING,
     TMEM_PARTS,
     WARP_SLOTS,
     WARPGROUPS,
 )
 from emu.units import chaos
-from emu.units.common import F_TMEM_LEAK, copies_of, ctas_of, fault, instrs_of, jobs_of, may_issue, warps_of, wgroups_of
+from emu.units.common import (
+    F_TMEM_LEAK,
+    commands_of,
+    copies_of,
+    ctas_of,
+    fault,
+    instrs_of,
+    jobs_of,
+    may_issue,
+    warps_of,
+    wgroups_of,
+)
 from emu.units.opening import left
 from emu.units.requests import request, requests_of
 
@@ -148,7 +160,7 @@ def leak(S: Any, C: Any, W: Any) -> None:
 
 @compiled
 def busy(S: Any, slot: int) -> bool:
-    """Whether copies or wgmma of an ended CTA still use its shared memory or registers (their end is an event)."""
+    """Whether copies, wgmma or tcgen05's commands of an ended CTA still use its memory or registers (their end is an event)."""
     if S.jobs:
         jobs = jobs_of(S.job_at, JOBS)
         for k in range(JOBS):
@@ -157,6 +169,10 @@ def busy(S: Any, slot: int) -> bool:
     copies = copies_of(S.copy_at, COPIES)
     for k in range(S.copy_head, S.copy_tail):
         if copies[k & (COPIES - 1)].cta == slot:
+            return True
+    commands = commands_of(S.tc_at, TC_RING)
+    for k in range(S.tc_head, S.tc_tail):
+        if commands[k & (TC_RING - 1)].cta == slot:
             return True
     room = (S.warps_per_cta + 3) // 4
     groups = wgroups_of(S.wg_at, WARPGROUPS)

@@ -27,6 +27,7 @@ from emu.units.common import (
     F_TMEM_ALIGN,
     F_TMEM_COLUMNS,
     RETRY,
+    commands_of,
     ctas_of,
     fault,
     get32,
@@ -48,7 +49,7 @@ from emu.units.tcgen05_copy import (
     source_rows,
 )
 from emu.units.tcgen05_math import LANES, mma
-from emu.units.tcgen05_queue import begin, command, commands_of, enter, retire, room
+from emu.units.tcgen05_queue import begin, command, enter, retire, room
 from emu.units.tensor_math import FAULT_A, OK
 from emu.units.tmem import foreign, reachable
 from emu.units.tmem_layout import column_of, lane_of

@@ -27,7 +27,7 @@ from emu.units.tensor_panels import (
     widen,
 )
 
-KIND_PACKED = 10  # e2m1, two a byte: kind::mxf4 and kind::mxf4nvf4
+KIND_PACKED = 10  # e2m1, two a byte: kind::mxf4 and kind::mxf4nvf4 (wgmma has bits under this number)
 SMALL_KINDS = range(KIND_E2M3, KIND_PACKED)
 COLUMN = 512  # bytes of a column of Tensor Memory: 128 lanes of 32 bits
 WORK_BYTES = 1024  # raw elements of a group, before and after unpacking

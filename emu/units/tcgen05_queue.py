@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
-from emu.raw import view
 from emu.stalls import Reason
-from emu.state import BLOCK_TC_QUEUE, LIVE, NEVER, TC_JOB, TC_RING, WARP_SLOTS
+from emu.state import BLOCK_TC_QUEUE, LIVE, NEVER, TC_RING, WARP_SLOTS
 from emu.units.chaos import C_MMA, at
-from emu.units.common import event, park, wake, warps_of
+from emu.units.common import commands_of, event, park, wake, warps_of
 
-commands_of = view(TC_JOB)
 R_MATH = int(Reason.MATH_PIPE_THROTTLE)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from isa.descriptors import KINDS, WORD_A_TENSOR, WORD_BLOCKS, WORD_COLLECTOR, WORD_MASK, WORD_SCALE_D, WORD_WS
+from isa.errors import AssemblyError, UnsupportedError
 from isa.micro import unit
 from isa.ops.address import offset_of, shared_whole
-from isa.registry import Emitter, Match, Value, instruction
+from isa.registry import Const, Emitter, Match, Value, instruction
 
 FAMILY = ("sm_100f",)  # tcgen05 of the sm_100 family
 EACH_ARCH = ("sm_100a", "sm_103a")  # what arch-specific targets alone have
@@ -30,6 +31,7 @@ _SETS = {
 _TYPES = {
     "d_tmem": "tmem", "a_tmem": "tmem", "scale_a_tmem": "tmem", "scale_b_tmem": "tmem", "a_desc": "desc", "b_desc": "desc",
     "idesc": "u32", "enable_input_d": "pred", "scale_input_d": "imm", "disable_output_lane": "vec:u32:4", "mbar": "shared",
+    "zero_column_mask_desc": "b64",
 }  # fmt: skip
 _HINT = "a collector buffer saves reading an operand again, which the model does not take time for"
 _IGNORED = {word: _HINT for name in ("COLLECTOR", "BUFFER") for word in _SETS[name]}
@@ -48,6 +50,11 @@ def _forms(kinds: str, rest: str) -> list[str]:
 def _scaled(kinds: str, size: str) -> list[str]:
     opcode = f"{_MMA}.{kinds}.block_scale{size}{{.COLLECTOR}}"
     return [f"{opcode} {ab}, [scale-a-tmem], [scale-b-tmem], enable-input-d;" for ab in (_SS, _TS)]
+
+
+def _stationary(kinds: str) -> list[str]:
+    opcode = f"tcgen05.mma.ws.cta_group::1.{kinds}{{.BUFFER}}"
+    return [f"{opcode} {ab}, enable-input-d{{, zero-column-mask-desc}};" for ab in (_SS, _TS)]
 
 
 def mma_word(kind: str, *, a_tensor: bool = False, ws: bool = False, mask: bool = False, blocks: int = 1, scale_d: int = 0,
@@ -118,21 +125,21 @@ def mma_scaled(e: Emitter, m: Match) -> None:
     _emit(e, m, [shared_whole(e, m.scale_a_tmem), shared_whole(e, m.scale_b_tmem)], blocks=_blocks(m, kind))
 
 
-@instruction(
-    f"tcgen05.mma.ws.cta_group::1.WSKIND{{.BUFFER}} {_SS}, enable-input-d;",
-    f"tcgen05.mma.ws.cta_group::1.WSKIND{{.BUFFER}} {_TS}, enable-input-d;",
-    sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED,
-)  # fmt: skip
-@instruction(
-    f"tcgen05.mma.ws.cta_group::1.kind::i8{{.BUFFER}} {_SS}, enable-input-d;",
-    f"tcgen05.mma.ws.cta_group::1.kind::i8{{.BUFFER}} {_TS}, enable-input-d;",
-    sets=_SETS, types=_TYPES, targets=ARCH, ignored=_IGNORED,
-)  # fmt: skip
+@instruction(*_stationary("WSKIND"), sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED)
+@instruction(*_stationary("kind::i8"), sets=_SETS, types=_TYPES, targets=ARCH, ignored=_IGNORED)
 def mma_ws(e: Emitter, m: Match) -> None:
     """The product of M = 32, 64 or 128 rows in 128, 64 or 32 columns a lane: weight stationary (PTX ISA 9.7.16.10.9.3).
 
-    With M = 64 the right half of D's columns lies in lanes 64 to 127, with M = 32 each quarter has 32 lanes.
+    With M = 64 the right half of D's columns lies in lanes 64 to 127, with M = 32 each quarter has 32 lanes.  A zero-column mask is not
+    implemented, but for the constant 0, which is none.
     """
+    mask = m.zero_column_mask_desc
+    if mask is not None and not (isinstance(mask, Const) and mask.bits == 0):
+        error = e.error(
+            "zero-column masks are not implemented", "leave the mask out, and zero the columns of B in shared memory"
+        )
+        assert isinstance(error, AssemblyError)
+        raise UnsupportedError(error.diagnostics)
     _emit(e, m, [], ws=True)
 
 
