@@ -186,6 +186,13 @@ class FlashAttention3(Attention):
         """ValueError for what the kernel does not do; sets the derived sizes."""
         super().validate()
         self.tile = Tile.of(self.defines)
+        self.cluster = int(self.defines["CLUSTER"])
+        blocks = ceildiv(self.seqlen, self.tile.rows)
+        if self.cluster > 1 and blocks % self.cluster:
+            raise ValueError(
+                f"CLUSTER={self.cluster} takes {self.cluster} neighbouring query tiles of a head at a time; "
+                f"seqlen {self.seqlen} has {blocks} of {self.tile.rows} rows"
+            )
 
     @property
     def query_tile(self) -> int:
@@ -206,6 +213,7 @@ class FlashAttention3(Attention):
             "CONSUMERS": 0,
             "KV_TILE": 0,
             "P_SHARED": 0,
+            "CLUSTER": 1,
         }
 
     @property
@@ -254,12 +262,12 @@ class FlashAttention3(Attention):
         return [tuple(int(t) for t in column if t < self.tiles) for column in self.schedule(ctas).T]
 
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
-        """A persistent grid: one CTA an SM, or fewer when there are fewer tiles."""
+        """A persistent grid: one CTA an SM, or fewer when there are fewer tiles; whole clusters."""
         o = np.zeros_like(inputs["q"])
         lse = np.zeros((self.batch, self.heads, self.seqlen), np.float32)
         arrays = {"q": inputs["q"], "k": inputs["k"], "v": inputs["v"], "o": o, "lse": lse}
-        tile, grid = self.tile, min(self.tiles, sms)
-        rows = {"q": tile.rows, "k": tile.keys, "v": tile.keys, "o": 64}
+        tile, grid = self.tile, min(self.tiles, sms) // self.cluster * self.cluster
+        rows = {"q": tile.rows, "k": tile.keys // self.cluster, "v": tile.keys // self.cluster, "o": 64}
         maps = [TensorMap(arrays[name], (BOX_COLUMNS, box, 1, 1), 128, AXES) for name, box in rows.items()]
         sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.heads // self.heads_k, self.tiles)]
         scale = np.float32(self.softmax_scale(inputs) * math.log2(math.e))
@@ -270,6 +278,7 @@ class FlashAttention3(Attention):
             args=(*maps, lse, *sizes, arrays["schedule"], scale),
             shared_bytes=self.shared_bytes,
             arrays=arrays,
+            cluster=self.cluster,
         )
 
 
