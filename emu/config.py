@@ -28,7 +28,7 @@ FIELDS = (
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
     "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
-    "tmem_columns", "tmem_unit", "tmem_read_cy256", "tmem_write_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
+    "tmem_columns", "tmem_unit", "tmem_beat_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
     "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_cp_cy", "tc_cp_kb_cy256",
     "turnaround_cy256", "turnaround_warp_cy256", "cancel_cy",
 )  # fmt: skip
@@ -175,13 +175,12 @@ def _shared(v: Value) -> dict[str, float]:
 
 
 def _tensor_memory(v: Value) -> dict[str, float]:
-    """Tensor Memory; a quarter of a column is a register row, which one sub-partition reads and writes."""
-    row = v("sm.warp_lanes") * REGISTER_BYTES * v("sm.subpartitions")
+    """Tensor Memory; what its ports move at a time are two quarters of a column: two register rows."""
+    beat = 2 * v("sm.warp_lanes") * REGISTER_BYTES
     return {
         "tmem_columns": v("unit.tmem.columns"),
         "tmem_unit": v("unit.tmem.alloc_unit"),
-        "tmem_read_cy256": 256 * row / v("unit.tmem.read_b_per_cy"),
-        "tmem_write_cy256": 256 * row / v("unit.tmem.write_b_per_cy"),
+        "tmem_beat_cy256": 256 * beat / v("unit.tmem.port_b_per_cy"),
         "tmem_load_cy": v("unit.tmem.load_latency_cy"),
         "tmem_store_cy": v("unit.tmem.store_latency_cy"),
         "tmem_alloc_cy": v("unit.tmem.alloc_cy"),

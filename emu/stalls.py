@@ -48,9 +48,10 @@ MEANINGS: dict[Reason, str] = {
     Reason.WAIT: "A fixed number of cycles after the warp's previous instruction: its encoded stall count, or a "
     "fixed-latency result.",
     Reason.LONG_SCOREBOARD: "A result from outside the SM's core: global memory, mbarrier tests, group waits of bulk "
-    "copies and cp.async, completion of CTA-level fences.",
+    "copies and cp.async, completion of CTA-level fences, loads, stores and allocations of Tensor Memory.",
     Reason.SHORT_SCOREBOARD: "A variable-latency result of the SM: MUFU, shuffle, shared memory, special registers.",
-    Reason.MATH_PIPE_THROTTLE: "The arithmetic pipe is still busy with another instruction.",
+    Reason.MATH_PIPE_THROTTLE: "The arithmetic pipe is still busy with another instruction, or the queue of "
+    "tcgen05 is full.",
     Reason.MIO_THROTTLE: "The queue of the memory input/output unit is full (MUFU, shuffle, shared memory, mbarrier "
     "arrivals, TMA and wgmma hand-over).",
     Reason.LG_THROTTLE: "The queue for local and global memory instructions is full.",
@@ -82,6 +83,9 @@ CAUSES: tuple[Cause, ...] = (
     Cause("bulk group", Reason.LONG_SCOREBOARD, "cp.async.bulk.wait_group: stores are in flight"),
     Cause("global load", Reason.LONG_SCOREBOARD, "the result of a load from global memory"),
     Cause("fence", Reason.LONG_SCOREBOARD, "a CTA-level or proxy fence has not completed"),
+    Cause("Tensor Memory", Reason.LONG_SCOREBOARD, "a tcgen05.ld or .st has not completed"),
+    Cause("Tensor Memory columns", Reason.LONG_SCOREBOARD, "tcgen05.alloc: no columns are free"),
+    Cause("tcgen05 queue", Reason.MATH_PIPE_THROTTLE, "the tensor core's queue of products and copies is full"),
     Cause("named barrier", Reason.BARRIER, "bar.sync: other warps have not arrived"),
     Cause("wgmma group", Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group"),
     Cause("wgmma queue", Reason.GMMA, "the tensor core's queue is full"),

@@ -445,7 +445,7 @@ SM = np.dtype(
         ("tc_parked", i32),  # warps that wait for room
         ("tmem_head", i64, TMEM_RINGS),  # loads of each sub-partition, then stores: the oldest one in flight
         ("tmem_tail", i64, TMEM_RINGS),
-        ("tmem_port", i64, TMEM_RINGS),  # cycles * 256: when the port is free
+        ("tmem_port", i64, SUBPARTITIONS),  # cycles * 256: when the sub-partition's port is free
         # bulk copies
         ("tma_free", i64),  # cycles * 256
         ("store_free", i64),  # cycles * 256

@@ -2,7 +2,7 @@
 
 The source is laid out as a K-major operand, rows of 32 or 16 bytes.  Which lanes a row goes to follows CUTLASS's
 copy_traits_sm100.hpp.  .4x256b gives one row to each quarter: it renews the lane that tcgen05.shift leaves as it was, the
-last one of each quarter.
+last one of each quarter (public notes on sm_100's SASS read that back on a B200).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `S.tmem_at` is uint32 [columns][128]: the 128 lanes of a column are neighbours, so that a quarter of a column, which is
 what one warp may touch, is a register row.  Addresses are those of PTX: lane << 16 | column.
 
-Loads and stores of a sub-partition go through its quarter's two ports in order.  Read window and write moment: a load
+Loads and stores of a sub-partition go through its quarter's port in order.  Read window and write moment: a load
 reads the cells when it completes; a store reads its registers at issue and writes the cells when it completes.  So a load
 that does not wait for a product, or a product that does not wait for a store, finds what was there before.
 """
@@ -55,7 +55,7 @@ from emu.units.common import (
 )
 from emu.units.history import E_DEALLOC, record
 from emu.units.memory import FULL, shared_host, touch
-from emu.units.tmem_layout import cell, column_of, lane_of, read, shape_of, split_of, step_of, width_of, write
+from emu.units.tmem_layout import beats, cell, column_of, lane_of, read, shape_of, split_of, width_of, write
 
 R_LONG, R_MATH = int(Reason.LONG_SCOREBOARD), int(Reason.MATH_PIPE_THROTTLE)
 
@@ -235,12 +235,11 @@ def address(S: Any, C: Any, W: Any, I: Any, m: int, count: int) -> int:
 def enter(S: Any, C: Any, W: Any, I: Any, t: int, m: int, ring: int, taddr: int, count: int) -> int:
     """Put a load or store behind the others of its sub-partition; the cycle in which it is complete.
 
-    The port moves `count` registers after what it has to do already; short ones are hidden in the latency.
+    The port serves loads and stores of its sub-partition in order.
     """
-    stores = ring >= SUBPARTITIONS
-    row = C.tmem_write_cy256 if stores else C.tmem_read_cy256
-    S.tmem_port[ring] = max(S.tmem_port[ring], t << 8) + count * step_of(I.imm) * row
-    finish = max((S.tmem_port[ring] + 255) >> 8, t + (C.tmem_store_cy if stores else C.tmem_load_cy))
+    stores, sub = ring >= SUBPARTITIONS, ring % SUBPARTITIONS
+    S.tmem_port[sub] = max(S.tmem_port[sub], t << 8) + beats(I.imm, taddr, count) * C.tmem_beat_cy256
+    finish = ((S.tmem_port[sub] + 255) >> 8) + (C.tmem_store_cy if stores else C.tmem_load_cy)
     finish = at(S, W, C_ASYNC, W.pc, t, finish, t + 1)
     moves = moves_of(S.tmem_move_at, TMEM_RINGS * TMEM_RING)
     if S.tmem_tail[ring] > S.tmem_head[ring]:  # in order

@@ -61,6 +61,21 @@ def width_of(word: int, count: int) -> int:
 
 
 @njit(inline="always")
+def beats(word: int, taddr: int, count: int) -> int:
+    """Port cycles of a load or store: two neighbouring columns, from an even one on, in each.
+
+    Shapes of 16 lanes fill half of a beat; .16x256b, whose registers fall on columns of one parity at a time, a quarter.
+    (Notes on sm_100's SASS, measured on a B200: N / 2, N, 2 N and 8 N cycles for .xN, twice that with .pack::16b.)
+    """
+    shape, width, odd = shape_of(word), count * step_of(word), taddr & 1
+    if shape == 0:
+        return (width + odd + 1) >> 1
+    if shape == 4:
+        return ((width + odd + 1) >> 1) + ((width + ((taddr + split_of(word)) & 1) + 1) >> 1)
+    return 2 * width if shape == 3 else width
+
+
+@njit(inline="always")
 def place(word: int, t: int, r: int) -> Any:
     """The lane and the column, from the address on, of register r of thread t (PTX ISA 9.7.16.2.3)."""
     shape, step = shape_of(word), step_of(word)

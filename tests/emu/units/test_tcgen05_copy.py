@@ -10,7 +10,7 @@ import pytest
 from isa.descriptors import matrix_descriptor
 from isa.ops.tcgen05_copy import FORMATS, SHAPES
 from tests.emu.units.test_tcgen05_math import address
-from tests.emu.units.tmem import registers, run, show
+from tests.emu.units.tmem import found, registers, run, show
 
 WORDS = 4096
 # `in` to shared memory; `work` in thread 0, with %d10 the descriptor; commit, wait; columns 0 to 15 of all lanes and the
@@ -80,7 +80,7 @@ def test_where_bytes_go(shape, format, swizzle):
     words = f".{format}" if format else ""
     work = f"tcgen05.cp.cta_group::1.{shape}{words} [%r4 + {(down << 16) + 3}], %d10;"
     cells, _, result = execute(work, descriptor, np.resize(data, 4096 * 2))
-    assert not result.findings
+    assert not found(result)
     memory, expected = np.resize(data, 4096 * 2).view(np.uint8), np.full((16, 128), 0xFFFFFFFF, np.uint32)
     for r in range(rows):
         for c in range(width // 16):
@@ -104,7 +104,7 @@ def test_shift():
     for lane in range(32, 128):
         if lane % 32 != 31:
             expected[:8, lane] = before[:8, lane + 1]
-    assert np.array_equal(after, expected) and not result.findings
+    assert np.array_equal(after, expected) and not found(result)
     work = f"{FULL} tcgen05.shift.cta_group::1.down [%r4]; tcgen05.cp.cta_group::1.4x256b [%r4 + {31 << 16}], %d10;"
     both, _, _ = execute(work, NARROW, DATA)
     assert np.array_equal(both[:8, 31::32], before[:8, :4]) and np.array_equal(both[:8, :31], before[:8, 1:32])
@@ -136,5 +136,5 @@ def test_a_full_queue_stalls():
 )
 def test_faults(work, rule, words):
     _, _, result = execute(work, NARROW, DATA, columns=64 if rule == "TM101" else 512)
-    (finding,) = result.findings
+    (finding,) = found(result)
     assert finding.rule == rule and words in finding.message and work.split()[0][:10] in finding.message

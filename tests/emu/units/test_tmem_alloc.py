@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 import emu
 from emu.machine import load_machine
 from emu.views.deadlock import deadlock
-from tests.emu.units.tmem import registers, run
+from tests.emu.units.tmem import found, registers, run
 
 ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
 DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
@@ -86,7 +86,7 @@ class Allocator(RuleBasedStateMachine):
             self.end = "TM110" if len(self.live) % 2 else ""
             self.text += [f"{DEALLOC} %r{10 + k}, {size};" for k, (_, size) in self.live.items() if not self.end]
         out, result = bare("\n".join(self.text), 64)
-        rules = [finding.rule for finding in result.findings]
+        rules = [finding.rule for finding in found(result)]
         assert rules == ([] if self.end in ("", "blocked") else [self.end]) and (result.deadlock is not None) == (
             self.end == "blocked"
         )
@@ -102,7 +102,7 @@ def test_alloc_takes_time_and_the_next_cta_waits_for_its_retry():
     work = f"""mov.u32 %r4, %clock; {ALLOC} [%r1], 512; mov.u32 %r5, %clock; sub.u32 %r6, %r5, %r4; nanosleep.u32 2000;
         ld.shared.u32 %r7, [%r1]; {DEALLOC} %r7, 512; st.global.u32 [%d1], %r6; st.global.u32 [%d1 + 4], %r7;"""
     out, result = bare(work, 128, grid=2)
-    assert not result.findings and result.deadlock is None and out[1] == out[65] == 0
+    assert not found(result) and result.deadlock is None and out[1] == out[65] == 0
     first, second = sorted([int(out[0]), int(out[64])])
     assert abs(first - 253) <= 4 and second > 253 + 2000 and (second - first) % 185 <= 4
 
@@ -122,21 +122,21 @@ def test_alloc_takes_time_and_the_next_cta_waits_for_its_retry():
         (f"add.u32 %r9, %r6, %r1; {LOAD}.32x32b.x1.b32 {{%r9}}, [%r9];", "TM112", "different Tensor Memory addresses"),
         (f"@%p1 {ALLOC} [%r2 + 65536], 32;", "MEM101", "outside the CTA's shared memory"),
         (f"setp.lt.u32 %p2, %r1, 7; @%p2 {LOAD}.32x32b.x1.b32 {{%r9}}, [%r6];", "WL103", "lanes 0x7f only"),
-        (f"{LOAD}.32x32b.x1.b32 {{%r9}}, [%r6];", "TM203", "warp 0 still uses"),
+        (f"{LOAD}.32x32b.x64.b32 {registers(64)}, [%r6];", "TM203", "warp 0 still uses"),
         ("exit;", "TM110", "64 columns of Tensor Memory allocated"),
     ],
 )  # fmt: skip
 def test_faults(body, rule, words):
     """What silicon traps or corrupts has a name, the instruction, and a remedy."""
     _, result = run(body, columns=64)
-    (finding,) = result.findings
+    (finding,) = found(result)
     assert finding.rule == rule and words in finding.message, finding.message
     assert body.split()[-2 if rule == "TM112" else 0][:4] in finding.message or rule in ("TM110", "TM203")
 
 
 def test_a_leak_names_the_allocation():
     _, result = bare(f"{ALLOC} [%r1], 64;\n{ALLOC} [%r1], 32;")
-    assert "96 columns" in result.findings[0].message and "tcgen05.alloc" in result.findings[0].message
+    assert "96 columns" in found(result)[0].message and "tcgen05.alloc" in found(result)[0].message
 
 
 def test_an_alloc_that_nobody_serves_is_explained():

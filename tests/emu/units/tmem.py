@@ -52,6 +52,11 @@ def run(
     return written, emu.launch(kernel, machine=machine, block=block, args=[given, written], **options)
 
 
+def found(result: Any) -> list[Any]:
+    """Findings, but for what the assembler remarks about registers that only keep a place."""
+    return [finding for finding in result.findings if finding.severity != "info"]
+
+
 def registers(count: int, first: int = 10) -> str:
     """A vector of registers."""
     return "{" + ", ".join(f"%r{first + k}" for k in range(count)) + "}"
