@@ -22,7 +22,6 @@ FAMILIES = {
     "mixed": "tools.calibrate.mixed",
     "chip": "tools.calibrate.chip",
     "mma": "tools.calibrate.mma",
-    "cluster": "tools.calibrate.cluster",
 }
 
 
