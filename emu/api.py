@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from emu import clusters
 from emu.chaos import Chaos
 from emu.chip import Chip, Progress
 from emu.collect import Whole, collect
@@ -99,6 +100,7 @@ def launch(
     machine: str | Path | Machine = "h200",
     grid: int | Sequence[int] = 1,
     block: int | Sequence[int] | None = None,
+    cluster: int | Sequence[int] | None = None,
     args: Sequence[Any] = (),
     shared_bytes: int = 0,
     max_cycles: int | None = None,
@@ -112,7 +114,7 @@ def launch(
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
-    `grid` and `block` count CTAs and threads; `args` follow the kernel's parameters (arrays of
+    `grid` and `block` count CTAs and threads, `cluster` the CTAs of a cluster (default: what .reqnctapercluster says, or 1); `args` follow the kernel's parameters (arrays of
     anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
     shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
     perturbations an SM.  `mode` "representative" executes a few CTAs of each class and deals out the others with their
@@ -129,7 +131,14 @@ def launch(
     _check_choices(numerics, threads, mode)
     if numerics == SILICON and (name := unknown(program)):
         raise LaunchError(f"silicon numerics of {name} (tcgen05.mma) are not known: no Blackwell was measured; use fast numerics")
-    shape = _shape(program, machine, _three(grid), _three(block or program.block_hint or 1), shared_bytes)
+    counted = _three(grid)
+    if program.blocks_are_clusters and program.cluster:
+        counted = _three([n * c for n, c in zip(counted, program.cluster, strict=True)])
+    shape = _shape(program, machine, counted, _three(block or program.block_hint or 1), shared_bytes)
+    asked = None if cluster is None else _three(cluster)
+    shape_cluster = clusters.extent(program, machine, counted, asked)
+    explicit = asked is not None or program.cluster is not None
+    shape = replace(shape, cluster=shape_cluster, explicit_cluster=explicit)
     shape = replace(shape, silicon=numerics == SILICON)
     memory = MemoryMap(program)
     memory.bind(args)

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from emu.chaos import Chaos
-from emu.chip_state import ARRAY, CHIP, L2, LINE_STATE, SERVER, WRITES
+from emu.chip_state import ARRAY, CHIP, CLUSTER, L2, LINE_STATE, SERVER, WRITES
 from emu.chip_state import HBM as MEMORY
+from emu.clusters import in_order, teams
 from emu.config import configure
 from emu.generate import CORE, SHARED, code_address, compiled_file
 from emu.link import Linked
@@ -20,7 +21,7 @@ from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.representative import Sample, shares
 from emu.sm import Shape, StreamingMultiprocessor
-from emu.state import FAULT, FINISHED, GIVEN, LIMIT, QUANTUM, RUNNING, SM
+from emu.state import DEADLOCK, FAULT, FINISHED, GIVEN, LIMIT, QUANTUM, RUNNING, SM
 from emu.units.supply import LINE
 from isa.program import Program
 
@@ -50,28 +51,34 @@ class Chip:
         chaos: Chaos | None = None,
         sample: Sample | None = None,
     ) -> None:
-        grid = int(np.prod(shape.grid))
-        self.order = np.array(sample.ctas, np.int64) if sample else np.arange(grid)
+        self.shape = shape
+        grid, together = int(np.prod(shape.grid)), shape.together
+        self.order = np.array(sample.ctas, np.int64) if sample else in_order(shape.grid, shape.cluster)
         self.ctas = len(self.order)
         self.spans, self.where = np.zeros(grid, np.int64), np.zeros(grid, np.int64)
-        count = len(sample.weights) if sample else min(int(machine.value("chip.sms")), self.ctas)
+        places = [sm for team in teams(machine, together) for sm in team] if together > 1 else range(self.ctas)
+        count = len(sample.weights) if sample else min(int(machine.value("chip.sms")), len(places), self.ctas)
         records = np.zeros(count, SM)
         self.config = configure(machine)
         self.sms = [
-            StreamingMultiprocessor(program, machine, linked, shape, memory, self.config, records[k : k + 1], k)
+            StreamingMultiprocessor(program, machine, linked, shape, memory, self.config, records[k : k + 1], places[k], k)
             for k in range(count)
         ]
         if chaos:
             for sm in self.sms:
                 sm.disturb(chaos)
         self.records, self.chip = records, np.zeros(1, CHIP)
+        warps = together * shape.warps
+        self.clusters = np.full(max(count // together, 1) * shape.slots, np.array((0, warps, warps, 0), CLUSTER))
         records["weight"] = sample.weights if sample else 1
         segments = self.sms[0].segments
         self.arrays = np.zeros(len(segments), ARRAY)
         if sample and sample.arrays is not None:
             self.arrays, self.chip["sampled"] = shares(sample.arrays, segments["size"] // LINE + 1), 1
-        for sm in self.sms:
-            sm.chip = self.chip
+        for k, sm in enumerate(self.sms):
+            sm.chip, sm.clusters = self.chip, self.clusters
+            first = k // together * together
+            sm.team = self.sms[first : first + together] if sm.peers else [sm]
         self.servers = np.zeros(3, SERVER)
         _, lines = memory.segments()
         self.lines = np.zeros(lines, LINE_STATE)
@@ -82,6 +89,8 @@ class Chip:
     def _wire(self, machine: Machine, warm: bool) -> None:
         H, v = self.chip[0], machine.value
         H["sm_at"], H["sms"], H["ctas"] = self.records.ctypes.data, len(self.sms), self.ctas
+        H["cluster"], H["peers"], H["slots"] = self.shape.together, self.sms[0].peers, self.shape.slots
+        H["cluster_at"] = self.clusters.ctypes.data
         H["array_at"] = self.arrays.ctypes.data
         H["order_at"], H["span_at"], H["where_at"] = (a.ctypes.data for a in (self.order, self.spans, self.where))
         H["server_at"], H["line_at"] = self.servers.ctypes.data, self.lines.ctypes.data
@@ -99,7 +108,7 @@ class Chip:
             H["fills"] = len(self.lines)
 
     def _place(self, slots: int) -> None:
-        """Give the first CTAs to slots."""
+        """Give the first CTAs to slots, whole clusters to teams."""
         H = self.chip[0]
         for slot in range(slots):
             for sm in self.sms:
@@ -190,7 +199,7 @@ class Chip:
             if sm.sm["status"][0] in (RUNNING, QUANTUM):
                 sm.sm["status"] = LIMIT
                 failed = failed or [len(self.sms)]
-            if sm.sm["status"][0] in (LIMIT, FAULT):
+            if sm.sm["status"][0] in (LIMIT, FAULT, DEADLOCK):
                 sm.advance(int(sm.sm["now"][0]), int(sm.sm["status"][0]))
                 sm.collect_stalls()
         order = list(self.sms)

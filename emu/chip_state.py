@@ -19,6 +19,7 @@ REQUEST = np.dtype(
         ("kind", i32),
         ("warp", i32),
         ("pc", i32),
+        ("mixed", i32),  # other lanes of the instruction have addresses of another kind
         ("job", i32),  # bulk copy, entry of the queue of cp.async, CTA slot; of atomics the most lanes of one address
         ("mask", i64),  # lanes
         ("width", i64),  # bytes a lane
@@ -30,8 +31,49 @@ REQUEST = np.dtype(
     ],
     align=True,
 )
-ASK_LOAD, ASK_STORE, ASK_ATOMIC, ASK_COPY_ASYNC, ASK_COPY_IN, ASK_COPY_OUT, ASK_CTA, ASK_CANCEL = range(8)
+(
+    ASK_LOAD,
+    ASK_STORE,
+    ASK_ATOMIC,
+    ASK_COPY_ASYNC,
+    ASK_COPY_IN,
+    ASK_COPY_OUT,
+    ASK_CTA,
+    ASK_PEER,  # a message to another CTA of the cluster; `job` is P_*, `first` the rank, `bytes` the immediate
+    ASK_REPLY,  # what a message read; `job` is the SM that asked, `bytes` its CTA
+    ASK_SEND,  # a bulk copy to another CTA of the cluster
+    ASK_CLUSTER,  # a warp comes to the cluster's barrier, or (`first`) exits; `bytes` is the phase that it has come to
+    ASK_CANCEL,
+) = range(12)
 REQUEST_BYTES, REQUEST_DATA = REQUEST.itemsize, int(REQUEST.fields["data"][1])  # type: ignore[index]
+
+# What a CTA of the cluster does to the shared memory of one on this SM (emu/units/peers.py); `kind` is P_*.
+MESSAGE = np.dtype(
+    [
+        ("time", i64),  # of its arrival
+        ("kind", i32),
+        ("place", i32),  # the SM that sent it, its warp slot, the warp's number and CTA
+        ("warp", i32),
+        ("index", i32),
+        ("by", i32),
+        ("slot", i32),  # the CTA that it is for
+        ("cta", i32),
+        ("pc", i32),
+        ("mixed", i32),
+        ("mask", i64),
+        ("width", i64),  # bytes a lane
+        ("word", i64),  # the instruction's immediate
+        ("address", i64, 32),
+        ("data", u32, 256),
+    ],
+    align=True,
+)
+P_LOAD, P_STORE, P_ATOMIC, P_ARRIVE, P_TX, P_ASYNC, P_COPY, P_OPEN = range(8)
+MESSAGE_BYTES, MESSAGE_DATA = MESSAGE.itemsize, int(MESSAGE.fields["data"][1])  # type: ignore[index]
+SENDING = 128  # messages of an SM that are under way, power of two; the next one waits
+
+# The barrier of a cluster, and its CTAs; by team of SMs and slot.
+CLUSTER = np.dtype([("phase", i64), ("pending", i32), ("live", i32), ("ended", i32)], align=True)
 
 # A part of the chip that all SMs share; times in cycles.
 SERVER = np.dtype(
@@ -81,6 +123,10 @@ CHIP = np.dtype(
         ("merge_share", f64),  # and so many of each cycle that L2 is behind
         ("array", i32),  # that the last access was to
         ("array_at", i64),  # ARRAY of every segment
+        ("cluster", i32),  # CTAs of a cluster, on as many neighbouring SMs: a team
+        ("peers", i32),  # as in SM
+        ("slots", i32),  # CTAs of an SM
+        ("cluster_at", i64),  # CLUSTER by team and slot
         ("sampled", i32),  # SMs stand for others, whose parts in L2 and HBM are given
     ],
     align=True,

@@ -22,6 +22,7 @@ FIELDS = (
     "answer_cy", "l2_kb_cy256", "l2_latency_cy", "l2_atomic_cy", "hbm_latency_cy", "store_queue_cy",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
     "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256", "copy_latency_cy", "copy_wake_cy",
+    "peer_cy", "peer_load_cy", "peer_store_cy", "peer_arrive_cy", "peer_copy_cy", "peer_ack_cy", "cluster_open_cy",
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
@@ -43,7 +44,7 @@ Value = Callable[[str], float]
 def configure(machine: Machine) -> Any:
     """A CONFIG record of a machine."""
     v = machine.value
-    values = _core(v) | _barriers(v) | _copies(v) | _tensor(v) | _shared(v)
+    values = _core(v) | _barriers(v) | _copies(v) | _clusters(v) | _tensor(v) | _shared(v)
     if machine.has("tcgen05"):
         values |= _tensor_memory(v) | _commands(v)
     record = np.zeros(1, CONFIG)
@@ -111,6 +112,22 @@ def _copies(v: Value) -> dict[str, float]:
         "copy_latency_cy": v("unit.copy.latency_cy"),
         "copy_wake_cy": v("timing.copy_wait.latency"),
         "fill_share256": 256 * v("unit.smem.store_share"),
+    }
+
+
+def _clusters(v: Value) -> dict[str, float]:
+    """Clusters.  Nothing that one CTA does reaches another one within `peer_cy`, nor does the answer to it come back sooner."""
+    load, store, copy = v("unit.cluster.load_cy"), v("unit.cluster.store_cy"), v("unit.cluster.copy_cy")
+    opens, arrive = v("unit.cluster.barrier_cy"), v("unit.cluster.arrive_cy")
+    ways = (load // 2, store, arrive, copy, opens, v("timing.stas.latency"), _copies(v)["answer_cy"])
+    return {
+        "peer_cy": max(int(min(ways)), 1),
+        "peer_load_cy": load,
+        "peer_store_cy": store,
+        "peer_arrive_cy": arrive,
+        "peer_copy_cy": copy,
+        "peer_ack_cy": v("unit.cluster.acknowledge_cy"),
+        "cluster_open_cy": opens,
     }
 
 

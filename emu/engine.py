@@ -115,13 +115,14 @@ def run(S: Any, C: Any) -> None:
         if S.fault:
             t += 1
             break
-        if S.live_warps == 0 and S.open == 0 and S.jobs == 0 and not working(S):
+        at_rest = S.jobs == 0 and not working(S) and S.inbox_head == S.inbox_tail
+        if S.live_warps == 0 and S.open == 0 and at_rest:
             S.status = FINISHED
             t += 1
             break
         following = min(min(S.sub_next[0], S.sub_next[1]), min(S.sub_next[2], S.sub_next[3]))
         following = min(following, S.next_event)
-        if S.log_head == S.log_tail and ((following >= S.give_up and stuck(S)) or following >= NEVER):
+        if S.log_head == S.log_tail and S.peers == 0 and ((following >= S.give_up and stuck(S)) or following >= NEVER):
             S.status = DEADLOCK
             t += 1
             break
@@ -131,6 +132,8 @@ def run(S: Any, C: Any) -> None:
             S.status = QUANTUM
     if S.status != FINISHED and S.status != QUANTUM:
         close(S, t)
+    if S.peers:
+        S.idle = 1 if stuck(S) else 0
     S.now = t
 
 

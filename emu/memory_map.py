@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from emu.chip_state import SEGMENT
-from isa.program import GLOBAL_BASE, PARAM_BASE, ArgSlot, Program
+from isa.program import CLUSTER_WORD, GLOBAL_BASE, PARAM_BASE, ArgSlot, Program
 from programs.tensormap import TensorMap, encode
 
 ARRAY_BASE = 0x0000_0200_0000_0000
@@ -186,7 +186,7 @@ class MemoryMap:
         """The constant rows of every warp: immediates and parameter words, 32 equal lanes each."""
         words = self.program.const_bits.copy()
         block = self.params.view(np.uint32)
-        mirrored = self.program.const_param >= 0
+        mirrored = (self.program.const_param >= 0) & (self.program.const_param != CLUSTER_WORD)
         words[mirrored] = block[self.program.const_param[mirrored] // 4]
         return np.repeat(words, 32).astype(np.uint32)
 

@@ -69,12 +69,12 @@ class Source(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class BarrierState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Something that warps wait for, or (`asked` and `sources` empty) an mbarrier that none waits for.
 
-    `phase` counts completed phases, `expected` and `pending` arrivals (threads of a named barrier, registers of
+    `phase` counts completed phases, `expected` and `pending` arrivals (threads of a named barrier or a cluster's, registers of
     setmaxnreg, warps of a warpgroup, columns of Tensor Memory), `bytes` what the phase still lacks (negative: too many came).  `given` is what
     came in this phase, `difference` the first thing that came in the phase before and has not come in this one.
     """
 
-    kind: Literal["mbarrier", "barrier", "registers", "warpgroup", "tmem", "memory", "bulk", "none"]
+    kind: Literal["mbarrier", "barrier", "cluster", "registers", "warpgroup", "tmem", "memory", "bulk", "none"]
     name: str
     cta: int
     address: int | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from emu.aligned import aligned
 from emu.chaos import Chaos
-from emu.chip_state import CHIP, REQUEST, REQUESTS
+from emu.chip_state import CHIP, CLUSTER, MESSAGE, REQUEST, REQUESTS, SENDING
 from emu.generate import CORE, UNITS, advances, code_address, compiled_file, prepare
 from emu.link import Linked, time_slots
 from emu.machine import Machine
@@ -22,6 +22,7 @@ from emu.state import (
     COPY,
     CTA,
     CTA_SLOTS,
+    DEADLOCK,
     EVENT,
     EVENTS,
     FINISHED,
@@ -50,7 +51,7 @@ from emu.state import (
     WGROUP,
 )
 from isa.budget import entry_cap
-from isa.program import SHARED_BASE, Program
+from isa.program import CLUSTER_WORD, SHARED_BASE, Program
 
 PAGE = 1024
 
@@ -65,10 +66,17 @@ class Shape:
     shared_cta: int  # bytes of a CTA's window, reserved part included
     slots: int  # resident CTAs
     silicon: bool = False  # numerics of the tensor cores
+    cluster: tuple[int, int, int] = (1, 1, 1)  # CTAs of a cluster
+    explicit_cluster: bool = False  # whether the launch says so
 
     @property
     def threads(self) -> int:
         return int(np.prod(self.block))
+
+    @property
+    def together(self) -> int:
+        """CTAs of a cluster."""
+        return int(np.prod(self.cluster))
 
     @property
     def warps(self) -> int:
@@ -88,6 +96,7 @@ class StreamingMultiprocessor:
         config: Any,
         record: np.ndarray,
         sm_id: int,
+        place: int,
     ) -> None:
         from emu.units.mma import WORK_BYTES as FRAGMENT_BYTES
         from emu.units.tcgen05_math import SCRATCH_BYTES as PRODUCT_BYTES
@@ -98,8 +107,14 @@ class StreamingMultiprocessor:
         self.warps = np.zeros(WARP_SLOTS, WARP)
         self.ctas = np.zeros(CTA_SLOTS, CTA)
         self.groups = np.zeros(WARPGROUPS, WGROUP)
-        self.jobs = np.zeros(JOBS, JOB)
-        self.tmaps = np.zeros(JOBS, TMAP)
+        self.peers = shape.together if program.clustered and shape.together > 1 else 0
+        inbox = 1 << (self.peers * (SENDING + JOBS + WARP_SLOTS)).bit_length() if self.peers else 0
+        self.jobs = np.zeros(JOBS + inbox, JOB)
+        self.tmaps = np.zeros(JOBS + inbox, TMAP)
+        self.messages = np.empty(inbox, MESSAGE)
+        self.inbox = np.zeros(inbox, np.int32)
+        self.spare = np.arange(inbox, dtype=np.int32)[::-1].copy()
+        self.sent = np.zeros(SENDING if inbox else 0, np.int64)
         self.ready, self.next, self.order = (np.full(WARP_SLOTS, NEVER, np.int64) for _ in range(3))
         self.free = np.zeros(SUBPARTITIONS * PIPES, np.int64)
         self.warp_stalls = np.zeros((WARP_SLOTS, REASONS), np.int64)
@@ -132,8 +147,11 @@ class StreamingMultiprocessor:
         self.perturbations = np.zeros(1, PERTURBATION)
         self.spinning: dict[int, list[int]] = {}  # warp slot -> the loop that it repeats for ever
         self.chip = np.zeros(1, CHIP)  # of which it is a part
+        self.clusters = np.zeros(1, CLUSTER)
+        self.team: list[StreamingMultiprocessor] = [self]  # the SMs that its clusters run on
         self.answer: Callable[[], None] | None = None  # its requests, when no other SM moves
         self._wire(sm_id)
+        self.sm["place"] = place
 
     def _wire(self, sm_id: int) -> None:
         S, program, shape = self.sm[0], self.program, self.shape
@@ -142,6 +160,7 @@ class StreamingMultiprocessor:
             "order_at": self.order, "warp_at": self.warps, "cta_at": self.ctas,
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
             "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
+            "message_at": self.messages, "inbox_at": self.inbox, "spare_at": self.spare, "sent_at": self.sent,
             "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
             "tmem_at": self.tmem, "tc_at": self.commands, "tc_scratch_at": self.products, "tmem_move_at": self.moves, "tmem_stage_at": self.stage,
@@ -160,6 +179,10 @@ class StreamingMultiprocessor:
         S["shuffle_row"], S["slots"], S["predicates"] = program.rows, time_slots(program), program.predicates
         S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
         S["silicon"] = shape.silicon
+        S["clustered"], S["cluster"], S["peers"] = program.clustered, shape.cluster, self.peers
+        S["explicit_cluster"], S["inbox_size"], S["spares"] = shape.explicit_cluster, len(self.inbox), len(self.spare)
+        window = np.flatnonzero(program.const_param == CLUSTER_WORD)
+        S["window_row"] = program.registers + window[0] if len(window) else -1
         S["segments"], S["local_bytes"] = len(self.segments), program.local_bytes
         for k in range(WARP_SLOTS):
             self.warps["stall_at"][k] = self.warp_stalls[k].ctypes.data
@@ -191,12 +214,16 @@ class StreamingMultiprocessor:
             compiled_file(CORE)(S, self.config[0])
             if self.answer:
                 self.answer()
+            if self.answer and S["status"] == QUANTUM and S["idle"] and S["log_head"] == S["log_tail"]:
+                S["status"] = DEADLOCK  # the other SMs of its team stand still
             if not self.answer or S["status"] != QUANTUM or S["now"] >= limit:
                 return int(S["status"])
 
     def load(self) -> None:
         """Put the machine code of the units that the program uses in place."""
         S, used = self.sm[0], self.linked.units
+        if self.peers and "cluster" not in used:
+            used = [*used, "cluster"]
         prepare(used)
         for name in used:
             S["unit_at"][1 + UNITS.index(name)] = code_address(name)

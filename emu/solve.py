@@ -51,6 +51,7 @@ def solve(
         machine=machine,
         grid=start.grid,
         block=start.block,
+        cluster=start.cluster,
         args=start.args,
         shared_bytes=start.shared_bytes,
         max_cycles=max_cycles,

@@ -91,6 +91,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("wgmma queue", Reason.GMMA, "the tensor core's queue is full"),
     Cause("warpgroup", Reason.GMMA, "another warp of the warpgroup has not reached the same wgmma.fence or wgmma"),
     Cause("bulk queue", Reason.MIO_THROTTLE, "the queue of the bulk copy unit is full"),
+    Cause("tcgen05 queue", Reason.MATH_PIPE_THROTTLE, "the tensor core has as many commands of tcgen05 as it takes"),
     Cause("register pool", Reason.SHORT_SCOREBOARD, "setmaxnreg.inc: no registers are free"),
     Cause("tensor core ports", Reason.WAIT, "the tensor core holds the register-file ports"),
 )

@@ -97,6 +97,7 @@ WARP = np.dtype(
         ("slot", i32),  # its place in the SM
         ("slot8", i64),  # 8 times that
         ("smem_base", i64),  # of its CTA
+        ("window", i64),  # where shared addresses of its CTA begin (rank << 24 where the program knows of clusters)
         ("active", i64),  # lanes executing now
         ("exited", i64),
         ("depth", i32),
@@ -137,6 +138,9 @@ WARP = np.dtype(
         ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
         ("met", i64),  # lanes that have reached the barrier.sync that `met_slot` names, their warp not yet
         ("met_slot", i32),
+        ("came", i64),  # lanes that have come to the cluster's barrier, their warp not yet
+        ("came_phase", i64),  # phase of the cluster's barrier that the warp has come to, -1: it has waited since
+        ("mixed", i64),  # when those lanes have a result whose addresses are not in the cluster
         ("passed", i64),  # lanes whose path still stands at a barrier.sync that their warp has passed
         ("stack_pc", i32, STACK),
         ("stack_rpc", i32, STACK),
@@ -163,13 +167,17 @@ ASKED, GIVEN = 3, 4  # a CTA slot: waits for the chip to say what comes next; ha
     BLOCK_TMEM_QUEUE,
     BLOCK_TMEM_WAIT,
     BLOCK_TC_QUEUE,
-) = range(15)
+    BLOCK_CLUSTER,
+) = range(16)
 
 CTA = np.dtype(
     [
         ("state", i32),
         ("id", i32),  # linear CTA number of the grid
         ("ctaid", i32, 3),
+        ("rank", i32),  # in its cluster
+        ("cluster_phase", i64),  # how often the cluster's barrier has opened
+        ("cluster_came", i32),  # warps that have come to it, of a CTA that is its own cluster
         ("first_warp", i32),
         ("warps", i32),
         ("live", i32),
@@ -220,7 +228,10 @@ JOB = np.dtype(
         ("pc", i32),
         ("coords", i32, 5),
         ("smem", i64),  # byte offset in the SM's shared memory
+        ("target", i64),  # of a copy to another CTA: the offset there
         ("mbar", i64),  # cell, loads
+        ("ranks", i64),  # other CTAs of the cluster that get the data of a load
+        ("own", i32),  # whether this CTA gets them
         ("code", i32),  # 0: bytes are copied, else the atomic operation + 1, bits 8.. the type (isa.ops.atomic)
         ("staged", i32),  # a load whose bytes are in `staging` from issue on: st.async, red.async
         ("bytes", i64),
@@ -236,6 +247,7 @@ JOB = np.dtype(
 
 # A store: before, after its source has been read out; complete, but the chip has yet to write its data.
 LOAD, STORE_READING, STORE_WRITING, STORE_DONE = 1, 2, 3, 4
+SEND_READING, SENT = 5, 6  # a copy to another CTA: before, after its source has been read out
 
 # A warp instruction of cp.async, or of cp.async.mbarrier.arrive (`arrive`: targets are mbarrier cells).
 COPY = np.dtype(
@@ -324,7 +336,7 @@ CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was
 
 # What a warp or a copy did to a barrier (emu/units/history.py).
 EVENT = np.dtype(
-    [("cycle", i64), ("pc", i32), ("cta", i32), ("warp", i32), ("kind", i32), ("what", i32), ("amount", i32)],
+    [(name, i32 if name != "cycle" else i64) for name in ("cycle", "pc", "cta", "by", "warp", "kind", "what", "amount")],
     align=True,
 )
 EVENTS = 1 << 14  # remembered, power of two
@@ -367,7 +379,29 @@ SM = np.dtype(
         ("log_at", i64),
         ("log_head", i64),  # first request without an answer
         ("log_tail", i64),
+        # its cluster
+        ("clustered", i32),  # whether the program knows of clusters
+        ("cluster", i32, 3),  # CTAs in each direction
+        ("explicit_cluster", i32),
+        ("peers", i32),  # CTAs of a cluster that may reach each other's memory, 0: none do
+        ("place", i32),  # its number among the SMs that run
+        ("window_row", i32),  # constant row that holds the CTA's window, -1: none
+        ("idle", i32),  # only other SMs can make something happen
+        ("by", i64),  # who acts from afar just now: 1 + CTA, its warp, its instruction
+        ("by_warp", i32),
+        ("by_pc", i32),
+        ("sent", i64),  # messages so far
+        ("acknowledged", i64),  # when the other CTAs have confirmed all of them
+        ("sent_at", i64),  # int64 [SENDING]: when the latest of them arrive
+        ("message_at", i64),  # MESSAGE
+        ("inbox_at", i64),  # int32: which of them are to come, in the order of their arrival
+        ("inbox_head", i64),
+        ("inbox_tail", i64),
+        ("spare_at", i64),  # int32: which of them are free
+        ("spares", i32),
+        ("inbox_size", i64),
         # fault record
+        ("fault_by", i64),  # 1 + the CTA that caused it from afar, 0: its own
         ("fault", i32),
         ("fault_warp", i32),
         ("fault_lane", i32),

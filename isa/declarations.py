@@ -21,10 +21,11 @@ LIMITS = {
     "reqntid": (3, "128, 1, 1"),
     "maxnreg": (1, "168"),
     "minnctapersm": (1, "2"),
+    "reqnctapercluster": (3, "2, 1, 1"),
+    "maxclusterrank": (1, "8"),
 }
 OTHER_LIMITS = (
-    "maxnctapersm", "noreturn", "pragma", "reqnctapercluster", "explicitcluster", "maxclusterrank",
-    "blocksareclusters", "abi_preserve", "abi_preserve_control",
+    "maxnctapersm", "noreturn", "pragma", "explicitcluster", "blocksareclusters", "abi_preserve", "abi_preserve_control",
 )  # fmt: skip
 
 

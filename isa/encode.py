@@ -173,6 +173,7 @@ def encode(code: Code, g: Graph, allocation: Allocation, layout: Layout, source:
     roles = list(dict.fromkeys(op.role or DEFAULT_ROLE for op in code.ops))
     performance = dict(code.kernel.performance)
     hint = (*performance["reqntid"], 1, 1) if "reqntid" in performance else None
+    cluster = (*performance["reqnctapercluster"], 1, 1) if "reqnctapercluster" in performance else None
     pool = encoder.pool.rows
     return Program(
         name=code.kernel.name,
@@ -199,4 +200,9 @@ def encode(code: Code, g: Graph, allocation: Allocation, layout: Layout, source:
         global_image=bytes(layout.image),
         global_symbols=layout.in_space("global", "const"),
         local_bytes=layout.local_bytes,
+        clustered=code.clustered,
+        cluster=(cluster[0], cluster[1], cluster[2]) if cluster else None,
+        explicit_cluster="explicitcluster" in performance,
+        max_cluster=performance.get("maxclusterrank", (None,))[0],
+        blocks_are_clusters="blocksareclusters" in performance,
     )

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from isa import calls
+from isa import calls, clusters
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError
 from isa.layout import Layout
 from isa.matching import at_word, match
 from isa.micro import MICROS, Micro
 from isa.operands import Symbol, undeclared
+from isa.program import CLUSTER_WORD
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
 from isa.scopes import Scope
 from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Operand, Pos, RegDecl, Stmt, Sym, VarDecl
@@ -58,6 +59,7 @@ class Code:
     labels: dict[str, int] = field(default_factory=dict)  # unique label -> index of the next operation
     registers: int = 0  # virtual register ids are below this
     names: dict[int, str] = field(default_factory=dict)  # of virtual registers that the program declares
+    clustered: bool = False  # it knows of clusters
     unwritten: list[tuple[Pos, int]] = field(default_factory=list)  # reads of registers that nothing has written
 
     def drop(self, gone: Collection[int]) -> None:
@@ -77,7 +79,7 @@ class Lowering:
     def __init__(self, kernel: Kernel, target: str, layout: Layout, source_line: Callable[[Pos], str]) -> None:
         self.target = target
         self.pos = kernel.pos
-        self.code = Code(kernel, target)
+        self.code = Code(kernel, target, clustered=clusters.known(kernel, layout.functions))
         self.layout = layout
         self.source_line = source_line
         self._scope = Scope(None, 0)
@@ -173,6 +175,30 @@ class Lowering:
     def written(self, word: Value) -> Value:
         """A register, or zero when no operation before this one writes it."""
         return word if any(word in op.results for op in self.code.ops) else Const(0)
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the kernel knows of clusters, so that its shared addresses carry the CTA's rank."""
+        return self.code.clustered
+
+    def shared(self, address: int) -> Value:
+        """An address in the CTA's shared memory as 32 bits, which carry the CTA's rank where clusters are known of."""
+        if not self.clustered:
+            return Const(address & 0xFFFFFFFF)
+        whole = self.tmp()
+        with self.under(None):
+            self(MICROS["IADD3"], whole, Const(address & 0xFFFFFFFF), ParamWord(CLUSTER_WORD))
+        return whole
+
+    def wide(self, low: Value) -> Value:
+        """32 bits as 64."""
+        if isinstance(low, Const):
+            return Const(low.bits, "d")
+        whole = self.tmp("d")
+        with self.under(None):
+            self(MICROS["MOV"], Half(whole, 0), low)
+            self(MICROS["MOV"], Half(whole, 1), Const(0))
+        return whole
 
     def carry(self) -> VReg:
         """The carry flag of the condition code."""

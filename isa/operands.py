@@ -76,6 +76,8 @@ class Names(Protocol):
     def special(self, name: str) -> bool: ...
     def known(self) -> list[str]: ...
     def source_line(self, pos: Pos) -> str: ...
+    def shared(self, address: int) -> Value: ...
+    def wide(self, low: Value) -> Value: ...
 
 
 def convert(node: Operand, kind: str, names: Names, *, destination: bool, relaxed: bool, wide: bool) -> Any:
@@ -276,7 +278,7 @@ def _symbol(node: Sym, names: Names) -> Symbol:
     return symbol
 
 
-def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
+def _symbol_address(node: Sym, kind: str, names: Names) -> Value:
     symbol = _symbol(node, names)
     if symbol.words:
         raise OperandError(f"the address of the function parameter '{node.name}' is not supported", "use ld.param", 50)
@@ -284,6 +286,9 @@ def _symbol_address(node: Sym, kind: str, names: Names) -> Const:
         raise OperandError(f"the address of '{node.name}' cannot be a .{kind} operand")
     address = symbol.address + node.offset + (PARAM_BASE if symbol.space == "param" else 0)
     wide = kind != "any" and WIDTHS[kind] == 64
+    if symbol.space == "shared":
+        low = names.shared(address)
+        return names.wide(low) if wide else low
     return Const(address if wide else address & 0xFFFFFFFF, "d" if wide else "r")
 
 
@@ -306,7 +311,11 @@ def _address(node: Operand, kind: str, names: Names, wide: bool) -> Address | Pa
         if kind == "addr" and symbol.space == "shared":
             raise OperandError(f"'{symbol.name}' needs a .shared instruction or cvta.shared", rank=1)
         address = symbol.address + (PARAM_BASE if symbol.space == "param" else 0) + node.offset
+        if kind == "shared":
+            return Address(names.shared(address), 0)
         return Address(Const(address & 0xFFFFFFFF) if narrow else Const(address, "d"), 0)
+    if isinstance(base, Int) and kind == "shared":
+        return Address(names.shared(base.value + node.offset), 0)
     if isinstance(base, Int) and kind != "param":
         return Address(constant(Int(base.value + node.offset), "b32" if narrow else "b64"), 0)
     if not isinstance(base, Reg):

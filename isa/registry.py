@@ -203,6 +203,8 @@ class Emitter(Protocol):
     def quad(self) -> Quad: ...
     def carry(self) -> VReg: ...  # the carry flag of the kernel
     def stack(self) -> VReg: ...  # the top of the thread's stack in local memory
+    @property
+    def clustered(self) -> bool: ...  # whether shared addresses carry the CTA's rank
     def written(self, word: Value) -> Value: ...  # a register's value, zero when nothing before wrote it
     def branch(self, guard: VReg | NotPred | PredConst, label: str) -> None: ...  # whatever the instruction's guard
     def under(self, guard: VReg | NotPred | PredConst | None) -> AbstractContextManager[None]: ...

@@ -186,6 +186,13 @@ class FlashAttention3(Attention):
         """ValueError for what the kernel does not do; sets the derived sizes."""
         super().validate()
         self.tile = Tile.of(self.defines)
+        self.cluster = int(self.defines["CLUSTER"])
+        blocks = ceildiv(self.seqlen, self.tile.rows)
+        if self.cluster > 1 and blocks % self.cluster:
+            raise ValueError(
+                f"CLUSTER={self.cluster} takes {self.cluster} neighbouring query tiles of a head at a time; "
+                f"seqlen {self.seqlen} has {blocks} of {self.tile.rows} rows"
+            )
 
     @property
     def query_tile(self) -> int:
@@ -206,6 +213,7 @@ class FlashAttention3(Attention):
             "CONSUMERS": 0,
             "KV_TILE": 0,
             "P_SHARED": 0,
+            "CLUSTER": 1,
         }
 
     @property
@@ -214,11 +222,6 @@ class FlashAttention3(Attention):
         tile, stages = self.tile, int(self.defines["STAGES"])
         rows, blocks = (2 * self.head_dim * n for n in (tile.rows, stages * tile.keys))
         return max(blocks, rows) + blocks + rows + tile.shared_p_bytes + 8 * (4 * stages + 3)
-
-    @property
-    def boxes(self) -> dict[str, int]:
-        """Rows of the boxes of each tensor map."""
-        return {"q": self.tile.rows, "k": self.tile.keys, "v": self.tile.keys, "o": 64}
 
     def key_blocks(self, row_block: int) -> int:
         """Key blocks that the kernel walks for a tile."""
@@ -259,12 +262,13 @@ class FlashAttention3(Attention):
         return [tuple(int(t) for t in column if t < self.tiles) for column in self.schedule(ctas).T]
 
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
-        """A persistent grid: one CTA an SM, or fewer when there are fewer tiles."""
+        """A persistent grid: one CTA an SM, or fewer when there are fewer tiles; whole clusters."""
         o = np.zeros_like(inputs["q"])
         lse = np.zeros((self.batch, self.heads, self.seqlen), np.float32)
         arrays = {"q": inputs["q"], "k": inputs["k"], "v": inputs["v"], "o": o, "lse": lse}
-        tile, grid = self.tile, min(self.tiles, sms)
-        maps = [TensorMap(arrays[name], (BOX_COLUMNS, rows, 1, 1), 128, AXES) for name, rows in self.boxes.items()]
+        tile, grid = self.tile, min(self.tiles, sms) // self.cluster * self.cluster
+        rows = {"q": tile.rows, "k": tile.keys // self.cluster, "v": tile.keys // self.cluster, "o": 64}
+        maps = [TensorMap(arrays[name], (BOX_COLUMNS, box, 1, 1), 128, AXES) for name, box in rows.items()]
         sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.heads // self.heads_k, self.tiles)]
         scale = np.float32(self.softmax_scale(inputs) * math.log2(math.e))
         arrays["schedule"] = self.schedule(grid) if int(self.defines["SCHEDULE"]) else np.zeros(1, np.uint32)
@@ -274,6 +278,7 @@ class FlashAttention3(Attention):
             args=(*maps, lse, *sizes, arrays["schedule"], scale),
             shared_bytes=self.shared_bytes,
             arrays=arrays,
+            cluster=self.cluster,
         )
 
 

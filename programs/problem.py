@@ -50,6 +50,7 @@ class Launch:
     args: tuple[Argument, ...]
     shared_bytes: int
     arrays: dict[str, Array]
+    cluster: int = 1  # CTAs of a cluster, along x
 
 
 @dataclass(frozen=True)

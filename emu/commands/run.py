@@ -48,7 +48,7 @@ SHAPE = {
     "cols": "softmax: columns",
 }
 
-OF_FILES = {name: name for name in ("grid", "block", "shared", "order")} | {"specs": "arg", "entry": "kernel"}
+OF_FILES = {name: name for name in ("grid", "block", "cluster", "shared", "order")} | {"specs": "arg", "entry": "kernel"}
 
 
 def shape_options(command: Any) -> Any:
@@ -77,6 +77,7 @@ Arguments of files: `--arg x=randn:f16[128,64]:seed=1`, `zeros:f32[64]`, `ones:.
 @kernel_option
 @click.option("--grid", metavar="X[,Y[,Z]]", help="File: CTAs.")
 @click.option("--block", metavar="X[,Y[,Z]]", help="File: threads of a CTA; default: the kernel's .reqntid.")
+@click.option("--cluster", metavar="X[,Y[,Z]]", help="File: CTAs of a cluster; default: its .reqnctapercluster, or 1.")
 @click.option("--shared", type=click.IntRange(min=0), help="File: bytes of dynamic shared memory.")
 @order_option
 @click.option(
@@ -250,13 +251,14 @@ def run_file(
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
         raise click.UsageError("give --block X[,Y[,Z]], the threads of a CTA: the kernel has no .reqntid")
+    cluster = extent("--cluster", given["cluster"]) if "cluster" in given else None
     names, specs = [slot.name for slot in kernel.program.args], given.get("specs", ())
 
     def run(timing: Chaos | None) -> Result:
         args, arrays = read_arguments(names, specs)
         result = launch(
-            kernel, machine=machine, grid=grid, block=block, args=args, shared_bytes=given.get("shared", 0),
-            chaos=timing, **how,
+            kernel, machine=machine, grid=grid, block=block, cluster=cluster, args=args,
+            shared_bytes=given.get("shared", 0), chaos=timing, **how,
         )  # fmt: skip
         result.outputs.update(arrays)
         return result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.explain.log import Event, events
+from emu.explain.log import SENT, Event, events
 from emu.explain.parties import Party
 from emu.state import BLOCK_MBAR, BLOCK_NONE, BLOCK_REGISTERS, BLOCK_TMEM_ALLOC, DEADLOCK, LIVE, NEVER
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATE = (
     "sm", "warps", "ctas", "groups", "jobs", "tmaps", "ready", "next", "order", "free", "warp_stalls", "_hot", "_cold",
     "shared", "mbars", "live", "versions", "windows", "predicates", "times", "local", "cells", "events", "copies", "log",
-    "chip", "tmem", "moves", "stage", "commands",
+    "chip", "tmem", "moves", "stage", "commands", "messages", "inbox", "spare", "sent", "clusters",
 )  # fmt: skip
 WAITS = 24  # that are let pass
 HORIZON = 20_000  # cycles of each step
@@ -36,30 +36,33 @@ class Gift:
     waits: int
 
 
-def gifts(sm: StreamingMultiprocessor, parties: list[Party]) -> list[list[Gift]]:
-    """For each party what it would give, in order.  The SM and global memory are as before."""
-    saved = {name: getattr(sm, name).copy() for name in STATE}
+def gifts(team: list[StreamingMultiprocessor], parties: list[Party]) -> list[list[Gift]]:
+    """For each party what it would give, in order.  The SMs of the team and global memory are as before."""
+    sm = team[0]
+    saved = [(other, name, getattr(other, name).copy()) for other in team for name in STATE]
     memory = sm.memory.writable()
     copies = [view.copy() for view in memory] if sum(view.nbytes for view in memory) <= MOST_BYTES else []
     writable = sm.segments["writable"].copy()
     if not copies:
-        sm.segments["writable"] = 0
+        for other in team:
+            other.segments["writable"] = 0
     found = []
     try:
         for party in parties:
-            found.append(_continue(sm, party) if not party.spins else [])
-            for name, array in saved.items():
-                getattr(sm, name)[...] = array
+            found.append(_continue(team[party.place], party) if not party.spins else [])
+            for other, name, array in saved:
+                getattr(other, name)[...] = array
             for view, copy in zip(memory, copies, strict=False):
                 view[...] = copy
     finally:
-        sm.segments["writable"] = writable
+        for other in team:
+            other.segments["writable"] = writable
     return found
 
 
 def _continue(sm: StreamingMultiprocessor, party: Party) -> list[Gift]:
     S, found = sm.sm[0], []
-    cta = int(sm.ctas[party.thing.cta]["id"])
+    cta = int(sm.ctas[int(sm.warps[party.slots[0]]["cta"])]["id"])
     S["chaos"], seen = 0, int(S["events"])
     for waits in range(WAITS):
         if not _let_pass(sm, party):
@@ -68,8 +71,8 @@ def _continue(sm: StreamingMultiprocessor, party: Party) -> list[Gift]:
         S["next_event"], S["give_up"] = now, now
         status = sm.advance(now + HORIZON)
         for e in events(sm, seen):
-            if e.cta == cta and e.warp in party.warps:
-                found.append(Gift(e, waits))
+            if e.warp in party.warps and (e.by == cta if e.kind.startswith(SENT) else e.cta == cta and e.by < 0):
+                found.append(Gift(e._replace(kind=e.kind.removeprefix(SENT)), waits))
         seen = int(S["events"])
         if status != DEADLOCK:
             break
@@ -92,7 +95,7 @@ def _let_pass(sm: StreamingMultiprocessor, party: Party) -> bool:
             sm.ctas[int(W["cta"])]["pool"] += int(W["wait_aux"])
         elif W["block"] == BLOCK_TMEM_ALLOC:
             S["tmem_owner"], S["tmem_size"] = 0, 0
-        W["block"] = BLOCK_NONE
+        W["block"], W["came_phase"] = BLOCK_NONE, -1
         sm.ready[k] = max(int(S["now"]), int(W["dep_ready"]))
         for soonest in (S["sub_next"], S["sub_others"]):
             soonest[int(W["sub"])] = min(int(soonest[int(W["sub"])]), int(sm.ready[k]))

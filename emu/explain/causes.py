@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.explain.ahead import Gift
-from emu.explain.log import Event, rounds, whole
+from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
-from emu.explain.things import generations, gives, name_of, who
+from emu.explain.things import came_to, generations, gives, members_of, name_of, who
 from emu.result import BarrierState, Cause, Source
 from emu.state import LIVE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
-RANK = ("MB207", "NB102", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "MB204", "MB201")
+RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "CL101", "MB204", "MB201")
 
 
 @dataclass
@@ -33,11 +33,15 @@ class Case:
     gifts: list[list[Gift]]
     states: dict[Thing, BarrierState]
 
+    def sm_of(self, thing: Thing) -> StreamingMultiprocessor:
+        """The SM that a thing lies on."""
+        return self.sm.team[thing.place]
+
     def sources(self, thing: Thing) -> list[tuple[Party, Gift]]:
         """Who would still give a thing what it lacks now, each party's next gift first."""
         state, found = self.states[thing], []
         for party, gifts in zip(self.parties, self.gifts, strict=True):
-            own = [g for g in gifts if gives(g.event, thing, state.cta)] if party.thing.cta == thing.cta or thing.kind == "tmem" else []
+            own = [g for g in gifts if gives(g.event, thing, state.cta)]
             wanted = self._wanted(thing, own)
             if wanted:
                 found.append((party, wanted))
@@ -52,18 +56,22 @@ class Case:
             return first if first and first.event.kind == lacking else None
         if thing.kind == "mbarrier":
             own = [g for g in own if g.event.kind in ("arrive", "drop")]
-        came = Counter(e.warp for e in self.given(thing) if e.kind not in ("expect", "bytes"))
+        came = Counter(actor(e) for e in self.given(thing) if e.kind not in ("expect", "bytes"))
         part = self.before(thing)
-        return next((g for g in own if not came[g.event.warp] or came[g.event.warp] < part[g.event.warp]), None)
+        return next((g for g in own if not came[actor(g.event)] or came[actor(g.event)] < part[actor(g.event)]), None)
 
-    def before(self, thing: Thing) -> Counter[int]:
+    def before(self, thing: Thing) -> Counter[tuple[int, int]]:
         """How often each warp gave the phase of an mbarrier before the one that is not over."""
         given = rounds(self.log, self.states[thing].cta, thing.number).given if thing.kind == "mbarrier" else []
-        return Counter(e.warp for e in given[-2] if e.kind not in ("expect", "bytes")) if len(given) > 1 else Counter()
+        return (
+            Counter(actor(e) for e in given[-2] if e.kind not in ("expect", "bytes")) if len(given) > 1 else Counter()
+        )
 
     def given(self, thing: Thing) -> list[Event]:
         """What has come in the phase, or generation, that is not over."""
         cta = self.states[thing].cta
+        if thing.kind == "cluster":
+            return came_to(self.sm, thing, self.log)
         if thing.kind == "mbarrier":
             return rounds(self.log, cta, thing.number).given[-1]
         return generations(self.log, cta, thing.number)[-1] if thing.kind == "barrier" else []
@@ -87,7 +95,7 @@ def describe_sources(case: Case, thing: Thing) -> list[Source]:
     for party, gift in case.sources(thing):
         what = verbs.get(gift.event.kind, "an arrival")
         place = short(case.sm, gift.event.pc)
-        blocked = name_of(case.sm, party.thing)
+        blocked = case.states[party.thing].name
         found.append(Source(who=party.name, what=what, location=place, waits=gift.waits, waits_for=blocked))
     return found
 
@@ -144,6 +152,8 @@ def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
     state = case.states[thing]
     if thing.kind == "barrier":
         yield from _named(case, thing)
+    if thing.kind == "cluster":
+        yield from _cluster(case, thing)
     if case.sources(thing):
         return
     if thing.kind == "mbarrier" and state.address is not None:
@@ -219,19 +229,41 @@ def _named(case: Case, thing: Thing) -> Iterator[Cause]:
     yield Cause(rule="NB101", message=text + (counts if not twice else "") + _gone(case, state.cta))
 
 
+def _cluster(case: Case, thing: Thing) -> Iterator[Cause]:
+    """CL101, CL106: warps that do not come to the cluster's barrier, or wait there without having come."""
+    members, astray = members_of(case.sm, thing), False
+    for party in case.parties:
+        k = (party.cta, party.warps[0])
+        if party.thing == thing and k in members and members[k]["came_phase"] < 0:
+            text = (
+                f"{party.name} waits at {short(case.sm, party.pc)} for the cluster's barrier without having come to it"
+            )
+            yield Cause(rule="CL106", message=text)
+            astray = True
+    if astray or case.sources(thing):
+        return
+    state = case.states[thing]
+    missing = [who for who, W in members.items() if W["came_phase"] < 0]
+    text = f"the cluster's barrier waits for {state.expected} threads, {state.expected - state.pending} have come"
+    for cta in dict.fromkeys(cta for cta, _ in missing):
+        warps = [k for c, k in missing if c == cta]
+        text += f"; {warps_text(warps)} of CTA {cta} {_fate(case, cta, warps)}"
+    yield Cause(rule="CL101", message=text)
+
+
 def _gone(case: Case, cta: int) -> str:
     """Warps of a CTA that have exited, by role."""
     groups: dict[str, list[int]] = {}
-    slot = next(
-        (k for k in range(len(case.sm.ctas)) if case.sm.ctas[k]["state"] == LIVE and case.sm.ctas[k]["id"] == cta), None
-    )
-    if slot is None:
+    places = [(sm, k) for sm in case.sm.team for k in range(len(sm.ctas)) if sm.ctas[k]["id"] == cta]
+    at = next(((sm, k) for sm, k in places if sm.ctas[k]["state"] == LIVE), None)
+    if at is None:
         return ""
-    first, count = int(case.sm.ctas[slot]["first_warp"]), int(case.sm.ctas[slot]["warps"])
+    sm, slot = at
+    first, count = int(sm.ctas[slot]["first_warp"]), int(sm.ctas[slot]["warps"])
     ended = {e.warp: e for e in case.log if e.cta == cta and e.kind == "exit"}
     for k in range(first, first + count):
-        if case.sm.warps[k]["state"] != LIVE:
-            index = int(case.sm.warps[k]["index"])
+        if sm.warps[k]["state"] != LIVE:
+            index = int(sm.warps[k]["index"])
             e = ended.get(index)
             groups.setdefault(f" at {short(case.sm, e.pc)}" if e else "", []).append(index)
     if not groups:
@@ -243,14 +275,15 @@ def _gone(case: Case, cta: int) -> str:
 def _fate(case: Case, cta: int, warps: list[int]) -> str:
     """Where warps are instead."""
     for party in case.parties:
-        if case.states[party.thing].cta == cta and set(warps) & set(party.warps):
-            return f"wait for {name_of(case.sm, party.thing)} at {short(case.sm, party.pc)}"
+        own = party.cta if party.cta >= 0 else case.states[party.thing].cta
+        if own == cta and set(warps) & set(party.warps):
+            return f"wait for {name_of(case.sm_of(party.thing), party.thing)} at {short(case.sm, party.pc)}"
     return "have exited"
 
 
 def _init_pc(case: Case, thing: Thing) -> int:
-    cell = (int(case.sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3
-    return int(case.sm.cells["init_pc"][cell])
+    sm = case.sm_of(thing)
+    return int(sm.cells["init_pc"][(int(sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3])
 
 
 def circles(case: Case) -> list[Cause]:
@@ -286,7 +319,7 @@ def _circle_text(case: Case, edges: dict[Party, list[tuple[Party, Gift]]], circl
         verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back", "dealloc": "would free columns"}
         line = f"{party.name} waits for {lacks.name}"
         line += f" (parity {party.asked})" if party.asked >= 0 else ""
-        doing = verb.get(gift.event.kind, "would come" if lacks.kind == "barrier" else "would arrive")
+        doing = verb.get(gift.event.kind, "would come" if lacks.kind in ("barrier", "cluster") else "would arrive")
         giver_name = "the same party" if giver == party else giver.name
         line += f", where {giver_name} {doing} at {short(case.sm, gift.event.pc)}"
         lines.append(line + (f" after {gift.waits} more waits" if gift.waits > 1 else ""))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.explain.ahead import gifts
 from emu.explain.causes import Case, causes, describe_sources
-from emu.explain.log import events
+from emu.explain.log import SENT, events
 from emu.explain.parties import Party, Thing, stuck_parties
 from emu.explain.places import live_mbarriers, place
 from emu.explain.things import name_of, state_of, waits_for
@@ -20,11 +20,11 @@ MOST_PARTIES = 32  # whose continuations are looked at
 
 
 def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
-    """The report on an SM whose warps can never go on; those in `sm.spinning` repeat themselves."""
-    parties = stuck_parties(sm, sm.spinning)
-    log = events(sm)
-    ahead = gifts(sm, parties[:MOST_PARTIES]) + [[] for _ in parties[MOST_PARTIES:]]
-    states = {thing: state_of(sm, thing, log) for thing in dict.fromkeys(p.thing for p in parties)}
+    """The report on an SM whose warps can never go on, with those that its clusters run on; those in `spinning` repeat themselves."""
+    parties = stuck_parties(sm.team)
+    log = sorted((e for other in sm.team for e in events(other) if not e.kind.startswith(SENT)), key=lambda e: e.cycle)
+    ahead = gifts(sm.team, parties[:MOST_PARTIES]) + [[] for _ in parties[MOST_PARTIES:]]
+    states = {thing: state_of(sm.team[thing.place], thing, log) for thing in dict.fromkeys(p.thing for p in parties)}
     case = Case(sm, log, parties, ahead, states)
     for party in parties:
         state = states[party.thing]
@@ -32,16 +32,17 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
             state.asked.append(party.asked)
     for thing, state in states.items():
         state.sources = describe_sources(case, thing)
-    warps = [warp for party in parties for warp in _warps(sm, party)]
+    warps = [warp for party in parties for warp in _warps(sm.team[party.place], party)]
     count = len(warps)
     waiting = f"{count} warps wait for each other" if count > 1 else "one warp waits"
     text = f"no warp can issue and no copy or wgmma is in flight: {waiting}"
-    if sm.spinning:
-        text = f"nothing changes any more: {len(sm.spinning)} of {count} warps repeat a loop that nobody can end"
+    spinning = sum(len(other.spinning) for other in sm.team)
+    if spinning:
+        text = f"nothing changes any more: {spinning} of {count} warps repeat a loop that nobody can end"
     return Deadlock(
         cycle=int(sm.sm[0]["now"]),
         message=text,
-        kind="livelock" if sm.spinning else "deadlock",
+        kind="livelock" if spinning else "deadlock",
         warps=sorted(warps, key=lambda w: (w.cta, w.warp)),
         causes=causes(case),
         barriers=[*states.values(), *_others(sm, states, case)],
@@ -50,10 +51,10 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
 
 def _warps(sm: StreamingMultiprocessor, party: Party) -> list[StuckWarp]:
     location, role, text = place(sm, party.pc)
-    name = name_of(sm, party.thing)
+    name = name_of(sm.team[party.thing.place], party.thing)
     return [
         StuckWarp(
-            cta=int(sm.ctas[party.thing.cta]["id"]),
+            cta=int(sm.ctas[int(sm.warps[k]["cta"])]["id"]),
             warp=int(sm.warps[k]["index"]),
             role=role,
             location=location,
@@ -68,15 +69,16 @@ def _warps(sm: StreamingMultiprocessor, party: Party) -> list[StuckWarp]:
 def _others(sm: StreamingMultiprocessor, known: dict[Thing, BarrierState], case: Case) -> list[BarrierState]:
     """Live mbarriers, and named barriers to which some have come, of CTAs with stuck warps, that nobody waits for."""
     found = []
-    for cta in dict.fromkeys(thing.cta for thing in known):
-        if sm.ctas[cta]["state"] != LIVE:
+    for cta, at_place in dict.fromkeys((thing.cta, thing.place) for thing in known):
+        at = sm.team[at_place]
+        if at.ctas[cta]["state"] != LIVE:
             continue
-        for address in live_mbarriers(sm, sm.ctas[cta]):
-            thing = Thing("mbarrier", cta, address)
+        for address in live_mbarriers(at, at.ctas[cta]):
+            thing = Thing("mbarrier", cta, address, at_place)
             if thing not in known:
-                found.append(state_of(sm, thing, case.log))
-        for number in sm.ctas[cta]["bar_arrived"].nonzero()[0]:
-            thing = Thing("barrier", cta, int(number))
+                found.append(state_of(at, thing, case.log))
+        for number in at.ctas[cta]["bar_arrived"].nonzero()[0]:
+            thing = Thing("barrier", cta, int(number), at_place)
             if thing not in known:
-                found.append(state_of(sm, thing, case.log))
+                found.append(state_of(at, thing, case.log))
     return found

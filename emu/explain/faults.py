@@ -14,6 +14,7 @@ from emu.sm import StreamingMultiprocessor
 from emu.state import WARP_SLOTS
 from emu.units import common
 from isa.descriptors import MATRIX_PROBLEMS, PROBLEMS
+from isa.program import RANK_BIT
 
 # Fault kind -> (rule, message, remedy); `address`, `aux`, `where` are filled in.
 TEMPLATES = {
@@ -174,6 +175,26 @@ TEMPLATES = {
         "tcgen05.dealloc of columns at {address:#010x} that a tcgen05.ld or .st of warp {aux} still uses",
         "tcgen05.wait::ld and ::st in every warp, then a barrier, then dealloc",
     ),
+    common.F_RANK: (
+        "CL103",
+        "the shared address {address:#x} names CTA {aux} of the cluster, which does not exist, or its mbarrier lies in another CTA",
+        "ranks are 0 to %cluster_nctarank - 1; the data and the mbarrier of a copy lie in one CTA",
+    ),
+    common.F_COPY_RANKS: (
+        "CL102",
+        "the CTA mask {address:#x} of a multicast names CTAs beyond the {aux} of the cluster",
+        "bit r of the mask is the CTA of rank r",
+    ),
+    common.F_PEER_GONE: (
+        "CL104",
+        "remote access to shared memory {address:#x} of CTA {aux}, which has exited",
+        "let no CTA exit before its cluster is done with its memory: barrier.cluster at the end",
+    ),
+    common.F_CLUSTER_TWICE: (
+        "CL105",
+        "a second barrier.cluster.arrive without a wait in between (undefined)",
+        "each thread arrives, then waits",
+    ),
     common.F_SETMAXNREG: (
         "SM103",
         "setmaxnreg to {address} registers from {aux}: inc must not lower, dec must not raise",
@@ -272,6 +293,16 @@ NOTES = {
         "tcgen05.alloc waits for columns of Tensor Memory that no warp frees",
         "tcgen05.dealloc before the wait, allocate less, or let fewer CTAs share an SM",
     ),
+    "CL101": (
+        "deadlock",
+        "the barrier of a cluster waits for threads that do not come",
+        "every thread of the cluster that has not exited arrives (barrier.cluster.arrive)",
+    ),
+    "CL106": (
+        "deadlock",
+        "a warp waits for the barrier of its cluster without having come to it",
+        "barrier.cluster.arrive goes before barrier.cluster.wait",
+    ),
     "WG105": (
         "deadlock",
         "a warpgroup's wgmma waits for a warp of the warpgroup that does not come",
@@ -335,7 +366,9 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     message = message.format(address=address, aux=aux, where=memory.describe(address), name=name, **words)
     location, _, text = place(sm, int(S["fault_pc"]))
     warp, lane = int(S["fault_warp"]) % WARP_SLOTS, int(S["fault_lane"])
-    cta = int(sm.ctas[int(S["fault_warp"]) // WARP_SLOTS]["id"])
+    cta = int(S["fault_by"]) - 1 if S["fault_by"] else int(sm.ctas[int(S["fault_warp"]) // WARP_SLOTS]["id"])
+    if rule == "MEM101" and sm.program.clustered and address >> RANK_BIT:
+        remedy = "the address names another CTA of the cluster, which .shared::cluster accesses reach"
     help_text = f"; {remedy}" if remedy else ""
     full = f"{message} (CTA {cta}, warp {warp}, lane {lane}, cycle {int(S['now']):,}: `{text}`){help_text}"
     return Finding(rule=rule, severity="fault", location=location, message=full)

@@ -26,12 +26,15 @@ KINDS = {
     history.E_REGISTERS: "registers",
     history.E_DEALLOC: "dealloc",
     history.E_EXIT: "exit",
+    history.E_CLUSTER: "cluster arrive",
+    history.E_CLUSTER_OPEN: "cluster open",
 }
+SENT = "sent "  # a sender's own record of what it did to the barrier of another CTA
 GIVES = ("arrive", "drop", "expect", "bytes")  # what a phase of an mbarrier is made of
 
 
 class Event(NamedTuple):
-    """One operation: `what` is an mbarrier's address or a barrier's number; `amount` arrivals, bytes, a parity, ..."""
+    """One operation: `what` is an mbarrier's address or a barrier's number of CTA `cta`; `amount` arrivals, bytes, a parity, ..."""
 
     cycle: int
     pc: int
@@ -40,6 +43,7 @@ class Event(NamedTuple):
     kind: str
     what: int
     amount: int
+    by: int = -1  # the CTA whose warp did it, when it is another one
 
 
 def events(sm: StreamingMultiprocessor, since: int = 0) -> list[Event]:
@@ -48,9 +52,16 @@ def events(sm: StreamingMultiprocessor, since: int = 0) -> list[Event]:
     found = []
     for n in range(max(since, count - EVENTS), count):
         e = sm.events[n & (EVENTS - 1)]
-        cycle, pc, cta, warp, kind, what, amount = (int(x) for x in e)
-        found.append(Event(cycle, pc, cta, warp, KINDS[kind], what, amount))
+        cycle, pc, cta, by, warp, kind, what, amount = (int(x) for x in e)
+        name = KINDS[kind & (history.E_SENT - 1)]
+        name = SENT + name if kind & history.E_SENT else name
+        found.append(Event(cycle, pc, cta, warp, name, what, amount, by if by != cta else -1))
     return found
+
+
+def actor(e: Event) -> tuple[int, int]:
+    """Whose event it is: CTA and warp."""
+    return e.by if e.by >= 0 else e.cta, e.warp
 
 
 def whole(sm: StreamingMultiprocessor) -> bool:

@@ -12,6 +12,7 @@ from emu.state import (
     BLOCK_BAR,
     BLOCK_BULK_QUEUE,
     BLOCK_BULK_WAIT,
+    BLOCK_CLUSTER,
     BLOCK_COPY_QUEUE,
     BLOCK_MBAR,
     BLOCK_MMA_FENCE,
@@ -38,16 +39,18 @@ KIND = {
     BLOCK_MMA_WAIT: "warpgroup",
     BLOCK_MMA_QUEUE: "warpgroup",
     BLOCK_BULK_WAIT: "bulk",
+    BLOCK_CLUSTER: "cluster",
 }
 POLLS = ("mbar_wait", "mbar_wait_state")
 
 
 class Thing(NamedTuple):
-    """What can be waited for: in a CTA (its slot), an mbarrier by address, a barrier by number, a warpgroup, ..."""
+    """What can be waited for: in a CTA (its slot, and its SM's place in the team), an mbarrier by address, a barrier by number, ..."""
 
-    kind: str  # mbarrier, barrier, registers, warpgroup, tmem, memory, bulk, or none
+    kind: str  # mbarrier, barrier, cluster, registers, warpgroup, tmem, memory, bulk, or none
     cta: int
     number: int
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,26 +64,35 @@ class Party:
     asked: int
     role: str
     spins: tuple[int, ...] = ()
+    place: int = 0  # of its SM in the team
+    cta: int = -1  # its CTA, where there are several
 
     @property
     def name(self) -> str:
-        """`producer (warp 0)`."""
-        return f"{self.role} ({warps_text(self.warps)})" if self.role != "main" else warps_text(self.warps)
+        """`producer (warp 0)`, in a cluster `producer (warp 0) of CTA 1`."""
+        text = f"{self.role} ({warps_text(self.warps)})" if self.role != "main" else warps_text(self.warps)
+        return f"{text} of CTA {self.cta}" if self.cta >= 0 else text
 
 
-def stuck_parties(sm: StreamingMultiprocessor, spinning: dict[int, list[int]]) -> list[Party]:
-    """All live warps, those in `spinning` (slot -> instructions of the loop) by what they poll."""
+def stuck_parties(team: list[StreamingMultiprocessor]) -> list[Party]:
+    """All live warps of the SMs of a team, those in `spinning` (slot -> instructions of the loop) by what they poll."""
+    return [party for place, sm in enumerate(team) for party in _stuck(sm, place, sm.spinning)]
+
+
+def _stuck(sm: StreamingMultiprocessor, place: int, spinning: dict[int, list[int]]) -> list[Party]:
     groups: dict[Any, list[int]] = {}
     for k in range(WARP_SLOTS):
         if sm.warps[k]["state"] == LIVE:
             thing, pc, asked = _waits_on(sm, k, spinning)
+            thing = thing._replace(place=0 if thing.kind == "cluster" else place)
             group = (int(sm.warps[k]["cta"]), int(sm.warps[k]["index"]) // 4)
             groups.setdefault((group, thing, pc, asked), []).append(k)
     found = []
     for (_, thing, pc, asked), slots in groups.items():
         warps = tuple(int(sm.warps[k]["index"]) for k in slots)
         loop = tuple(spinning.get(slots[0], ()))
-        found.append(Party(thing, tuple(slots), warps, pc, asked, role(sm, pc), loop))
+        cta = int(sm.ctas[int(sm.warps[slots[0]]["cta"])]["id"]) if sm.peers else -1
+        found.append(Party(thing, tuple(slots), warps, pc, asked, role(sm, pc), loop, place, cta))
     return found
 
 

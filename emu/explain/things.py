@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from emu.explain.log import GIVES, Event, rounds
 from emu.explain.parties import Thing
-from emu.explain.places import barrier_name, nearest_symbol, role, short, warps_text
+from emu.explain.places import barrier_name, nearest_symbol, role, short, span, warps_text
 from emu.result import BarrierState
+from emu.state import LIVE
 from emu.units.mbarrier import expected_of, pending_of, phase_of, tx_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def name_of(sm: StreamingMultiprocessor, thing: Thing) -> str:
         return barrier_name(sm, sm.ctas[thing.cta], thing.number) if alive(sm, thing) else f"{thing.number:#x}"
     if thing.kind == "barrier":
         return f"barrier {thing.number}"
+    if thing.kind == "cluster":
+        return "the cluster's barrier"
     if thing.kind == "registers":
         return "the register pool"
     if thing.kind == "tmem":
@@ -52,14 +55,17 @@ def word_of(sm: StreamingMultiprocessor, thing: Thing) -> int:
 def who(sm: StreamingMultiprocessor, *events: Event) -> str:
     """`mma warps 4-7 at ring.mptx:30 (...)`: who did something at one place."""
     owner = role(sm, events[0].pc)
-    return f"{owner + ' ' if owner != 'main' else ''}{warps_text(e.warp for e in events)} at {short(sm, events[0].pc)}"
+    ctas = sorted({e.by for e in events if e.by >= 0})
+    other = f"CTA{'s' if len(ctas) > 1 else ''} {span(ctas)} " if ctas else ""
+    warps = warps_text(e.warp for e in events)
+    return f"{other}{owner + ' ' if owner != 'main' else ''}{warps} at {short(sm, events[0].pc)}"
 
 
 def together(given: list[Event]) -> list[list[Event]]:
     """Equal events of different warps at one place."""
-    groups: dict[tuple[str, int, int], list[Event]] = {}
+    groups: dict[tuple[str, int, int, int], list[Event]] = {}
     for e in given:
-        groups.setdefault((e.kind, e.pc, e.amount), []).append(e)
+        groups.setdefault((e.kind, e.pc, e.amount, e.by), []).append(e)
     return list(groups.values())
 
 
@@ -67,7 +73,11 @@ def state_of(sm: StreamingMultiprocessor, thing: Thing, log: list[Event]) -> Bar
     """The state of a thing; `asked` and `sources` are filled in by the caller."""
     cta = sm.ctas[thing.cta]
     state = BarrierState(kind=thing.kind, name=name_of(sm, thing), cta=int(cta["id"]))  # type: ignore[arg-type]
-    if thing.kind == "mbarrier" and alive(sm, thing):
+    if sm.peers and thing.kind in ("mbarrier", "barrier", "registers", "warpgroup"):
+        state.name += f" of CTA {state.cta}"
+    if thing.kind == "cluster":
+        _cluster(sm, thing, state, log)
+    elif thing.kind == "mbarrier" and alive(sm, thing):
         _mbarrier(sm, thing, state, log)
     elif thing.kind == "barrier":
         state.expected = int(cta["bar_expected"][thing.number])
@@ -104,6 +114,35 @@ def _mbarrier(sm: StreamingMultiprocessor, thing: Thing, state: BarrierState, lo
             f"{amount:,} {VERB[kind]}{'s' if amount > 1 and kind == 'arrive' else ''} by {who(sm, *group)}"
         )
     state.difference = difference(sm, given)
+
+
+def _cluster(sm: StreamingMultiprocessor, thing: Thing, state: BarrierState, log: list[Event]) -> None:
+    """Threads of the cluster's warps that have not exited, and which of them have come."""
+    members = members_of(sm, thing)
+    came = came_to(sm, thing, log)
+    state.expected = 32 * len(members)
+    state.pending = state.expected - 32 * len({(e.cta, e.warp) for e in came})
+    for cta in dict.fromkeys(cta for cta, _ in members):
+        for group in together([e for e in came if e.cta == cta]):
+            state.given.append(f"{32 * len(group)} threads of CTA {cta} {who(sm, *group)}")
+
+
+def members_of(sm: StreamingMultiprocessor, thing: Thing) -> dict[tuple[int, int], Any]:
+    """(CTA, warp) -> the WARP of every warp of a cluster that has not exited."""
+    found = {}
+    for other in sm.team:
+        cta = other.ctas[thing.cta]
+        for k in range(int(cta["first_warp"]), int(cta["first_warp"]) + int(cta["warps"])):
+            if cta["state"] == LIVE and other.warps[k]["state"] == LIVE:
+                found[int(cta["id"]), int(other.warps[k]["index"])] = other.warps[k]
+    return found
+
+
+def came_to(sm: StreamingMultiprocessor, thing: Thing, log: list[Event]) -> list[Event]:
+    """The arrivals at a cluster's barrier of warps that are still there, in the phase that is not over."""
+    waiting = {who for who, W in members_of(sm, thing).items() if W["came_phase"] >= 0}
+    last = {(e.cta, e.warp): e for e in log if e.kind == "cluster arrive"}
+    return [e for who, e in last.items() if who in waiting]
 
 
 def difference(sm: StreamingMultiprocessor, given: list[list[Event]]) -> str:
@@ -172,6 +211,11 @@ def waits_for(sm: StreamingMultiprocessor, W: Any, thing: Thing, asked: int, spi
         cta = sm.ctas[thing.cta]
         have, need = int(cta["bar_arrived"][thing.number]), int(cta["bar_expected"][thing.number])
         return f"barrier {thing.number}: {have} of {need} threads have arrived, {need - have} are missing"
+    if thing.kind == "cluster":
+        missing = [f"CTA {cta} warp {k}" for (cta, k), V in members_of(sm, thing).items() if V["came_phase"] < 0]
+        own = "" if W["came_phase"] >= 0 else ", to which it has not come itself (barrier.cluster.arrive)"
+        text = ", ".join(missing[:4]) + (", ..." if len(missing) > 4 else "")
+        return f"the cluster's barrier{own}: {text} {'has' if len(missing) == 1 else 'have'} not come"
     if thing.kind == "warpgroup":
         group = sm.groups[int(W["slot"]) // 4]
         if int(group["fence_count"]):
@@ -211,11 +255,15 @@ def _mbarrier_text(sm: StreamingMultiprocessor, thing: Thing, asked: int) -> str
 
 
 def gives(e: Event, thing: Thing, cta: int) -> bool:
-    """Whether an event gives a thing something."""
+    """Whether an event gives a thing something, which lies in CTA `cta`."""
+    if thing.kind == "cluster":
+        return e.kind == "cluster arrive"
+    if thing.kind == "tmem":
+        return e.kind == "dealloc"
+    if e.cta != cta:
+        return False
     if thing.kind == "mbarrier":
         return e.what == thing.number and e.kind in (*GIVES, "copy")
     if thing.kind == "barrier":
         return e.what == thing.number and e.kind in ("sync", "barrier arrive")
-    if thing.kind == "tmem":
-        return e.kind == "dealloc"
     return thing.kind == "registers" and e.kind == "registers" and e.amount < 0

@@ -7,16 +7,26 @@ from typing import Any
 from emu.chip_state import (
     ASK_ATOMIC,
     ASK_CANCEL,
+    ASK_CLUSTER,
     ASK_COPY_ASYNC,
     ASK_COPY_IN,
     ASK_COPY_OUT,
     ASK_CTA,
     ASK_LOAD,
+    ASK_PEER,
+    ASK_REPLY,
+    ASK_SEND,
+    CLUSTER,
+    MESSAGE_BYTES,
+    MESSAGE_DATA,
+    P_COPY,
+    P_LOAD,
+    P_OPEN,
     REQUESTS,
 )
 from emu.compiled import compiled
 from emu.issue import result_times
-from emu.raw import copy, ld64, st32, st64
+from emu.raw import copy, ld64, st32, st64, view
 from emu.state import (
     ASKED,
     COPIES,
@@ -25,18 +35,41 @@ from emu.state import (
     FINISHED,
     FREE,
     GIVEN,
+    JOB,
     JOBS,
+    LIVE,
+    SENT,
+    SM,
     STORE_DONE,
+    TMAP,
     WARP_SLOTS,
 )
 from emu.units import atomic
 from emu.units.boxes import inner_range, outer_rows, source_row, write_box
 from emu.units.chaos import C_ASYNC, C_COPY, at
-from emu.units.common import copies_of, ctas_of, event, instrs_of, jobs_of, segments_of, tmaps_of, warps_of
+from emu.units.common import (
+    F_PEER_GONE,
+    copies_of,
+    ctas_of,
+    event,
+    fault,
+    first_lane,
+    instrs_of,
+    jobs_of,
+    segments_of,
+    tmaps_of,
+    warps_of,
+)
 from emu.units.global_memory import SECTOR, move_rows
 from emu.units.memory import decode, move
+from emu.units.peers import forward, messages_of, post
 from emu.units.requests import answered, data_at, requests_of
 from emu.units.supply import LINE, absorb, supply, touch_lines
+from emu.units.tma import service_of
+
+sms_of = view(SM)
+clusters_of = view(CLUSTER)
+JOB_BYTES, TMAP_BYTES = JOB.itemsize, TMAP.itemsize
 
 
 @compiled
@@ -71,7 +104,16 @@ def answer_load(H: Any, S: Any, C: Any, r: Any) -> None:
         for lane in range(32):
             if (r.mask >> lane) & 1:
                 move(S, W, I, host_of(S, r.address[lane]), lane, 0)
-    result_times(S, W, I, max(r.port, r.time + line) + late + C.l2_latency_cy)
+    known(S, C, W, I, r, max(r.port, r.time + line) + late + C.l2_latency_cy)
+
+
+@compiled
+def known(S: Any, C: Any, W: Any, I: Any, r: Any, when: int) -> None:
+    """The results of a request are there at cycle `when`; of an instruction that has asked other CTAs too, when those have answered."""
+    if r.mixed:
+        W.mixed = max(W.mixed, when)
+        return
+    result_times(S, W, I, when)
     answered(S, C, W)
 
 
@@ -101,8 +143,7 @@ def answer_atomic(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
             atomic.change(S, W, I, data, host_of(S, r.address[lane]), lane, 1)
     if I.nd:
         latency = C.l2_latency_cy + C.l2_atomic_cy * (r.job - 1)
-        result_times(S, W, I, max(r.port, r.time + line) + late + latency)
-        answered(S, C, W)
+        known(S, C, W, I, r, max(r.port, r.time + line) + late + latency)
 
 
 @compiled
@@ -159,6 +200,128 @@ def answer_copy_in(H: Any, S: Any, C: Any, k: int, t: int) -> None:
     j.read = j.finish
     S.tma_until = max(S.tma_until, j.finish)
     event(S, j.finish)
+    for rank in range(S.peers):
+        if (j.ranks >> rank) & 1:
+            copy_to_peer(H, S, C, k, rank, j.serve, late)
+
+
+@compiled
+def copy_to_peer(H: Any, S: Any, C: Any, k: int, rank: int, served: int, late: int) -> None:
+    """A bulk load that another CTA of the cluster gets as well: it passes that SM's port behind what is on its way there."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    P = peer(H, S, rank)
+    begin = max((served << 8) - service_of(C, j, tmaps_of(S.tmap_at, JOBS)[k]), P.tma_free)
+    P.tma_free = begin + service_of(C, j, tmaps_of(S.tmap_at, JOBS)[k])
+    when = max(j.finish, (P.tma_free >> 8) + late + C.tma_latency_cy)
+    P.tma_until = max(P.tma_until, when)
+    copy_message(H, S, P, k, when)
+
+
+@compiled
+def copy_message(H: Any, S: Any, P: Any, k: int, when: int) -> None:
+    """Post a job to another SM of the team, to be done there at cycle `when`."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    n = post(P, when)
+    m = messages_of(P.message_at, P.inbox_size)[n]
+    c, W = ctas_of(S.cta_at, CTA_SLOTS)[j.cta], warps_of(S.warp_at, WARP_SLOTS)[j.warp]
+    m.kind, m.place, m.warp, m.index, m.by, m.pc = P_COPY, S.place, j.warp, W.index, c.id, j.pc
+    m.slot, m.cta, m.mask = j.cta, ctas_of(P.cta_at, CTA_SLOTS)[j.cta].id, 1 << j.lane
+    copy(P.job_at + JOB_BYTES * (JOBS + n), S.job_at + JOB_BYTES * k, JOB_BYTES)
+    other = jobs_of(P.job_at, JOBS)[JOBS + n]
+    if j.state == SENT:
+        other.smem, other.staged = j.target, 1
+    m.address[j.lane] = other.smem - P.smem_per_cta * j.cta
+    copy(P.tmap_at + TMAP_BYTES * (JOBS + n), S.tmap_at + TMAP_BYTES * k, TMAP_BYTES)
+
+
+@compiled
+def answer_send(H: Any, S: Any, C: Any, k: int) -> None:
+    """A bulk copy to another CTA, whose source has been read."""
+    j = jobs_of(S.job_at, JOBS)[k]
+    for rank in range(S.peers):
+        if (j.ranks >> rank) & 1:
+            P = peer(H, S, rank)
+            if gone(S, P, j.cta, j.warp, j.pc, j.lane, j.target - j.cta * S.smem_per_cta):
+                return
+            copy_message(H, S, P, k, j.finish)
+
+
+# ---- clusters ----------------------------------------------------------------------------------------
+
+
+@compiled
+def peer(H: Any, S: Any, rank: int) -> Any:
+    """The SM with the CTA of a rank of the clusters on SM S."""
+    return sms_of(H.sm_at, H.sms)[S.place // H.cluster * H.cluster + rank]
+
+
+@compiled
+def gone(S: Any, P: Any, slot: int, warp: int, pc: int, lane: int, address: int) -> bool:
+    """Whether the CTA in a slot of SM P has exited, with the fault of the warp that reaches for it."""
+    c = ctas_of(P.cta_at, CTA_SLOTS)[slot]
+    if c.state == LIVE:
+        return False
+    W = warps_of(S.warp_at, WARP_SLOTS)[warp]
+    fault(S, W, F_PEER_GONE, lane, address, c.id)
+    S.fault_pc = pc
+    return True
+
+
+@compiled
+def answer_peer(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
+    """A message to another CTA of the cluster."""
+    W = warps_of(S.warp_at, WARP_SLOTS)[r.warp]
+    P = peer(H, S, int(r.first))
+    first = first_lane(r.mask)
+    if gone(S, P, W.cta, r.warp, r.pc, first, r.address[first]):
+        return
+    k = forward(P, S, r, data, MESSAGE_BYTES - MESSAGE_DATA if r.job != P_LOAD else 0)
+    m = messages_of(P.message_at, P.inbox_size)[k]
+    m.index, m.by, m.slot = W.index, ctas_of(S.cta_at, CTA_SLOTS)[W.cta].id, W.cta
+    m.cta = ctas_of(P.cta_at, CTA_SLOTS)[W.cta].id
+
+
+@compiled
+def answer_reply(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
+    """What a load or an atomic found in another CTA, to the warp that asked."""
+    P = sms_of(H.sm_at, H.sms)[r.job]
+    W = warps_of(P.warp_at, WARP_SLOTS)[r.warp]
+    I = instrs_of(P.instr_at, P.npc)[r.pc]
+    if W.state != LIVE or ctas_of(P.cta_at, CTA_SLOTS)[W.cta].id != r.bytes:
+        return
+    for lane in range(32):
+        if (r.mask >> lane) & 1 and r.first:
+            atomic.results(P, W, I, lane, ld64(data + 16 * lane), ld64(data + 16 * lane + 8))
+        elif (r.mask >> lane) & 1:
+            move(P, W, I, data + lane * r.width, lane, 0)
+    if r.first and not I.nd:
+        return
+    when = r.time + C.peer_load_cy - (C.peer_load_cy >> 1)
+    if r.mixed:
+        when = max(when, W.mixed)
+    result_times(P, W, I, when)
+    answered(P, C, W)
+
+
+@compiled
+def answer_cluster(H: Any, S: Any, C: Any, r: Any) -> None:
+    """A warp has come to the cluster's barrier, or has exited; when none is missing the barrier opens everywhere."""
+    team = S.place // H.cluster
+    K = clusters_of(H.cluster_at, H.sms // H.cluster * H.slots)[team * H.slots + r.job]
+    if r.first:
+        K.live -= 1
+    if not r.first or r.bytes != K.phase:
+        K.pending -= 1
+    if K.pending or not K.live:
+        return
+    K.phase += 1
+    K.pending = K.live
+    for rank in range(H.cluster):
+        P = peer(H, S, rank)
+        c = ctas_of(P.cta_at, CTA_SLOTS)[r.job]
+        if c.state == LIVE:
+            m = messages_of(P.message_at, P.inbox_size)[post(P, r.time + C.cluster_open_cy)]
+            m.kind, m.slot, m.cta = P_OPEN, r.job, c.id
 
 
 @compiled
@@ -181,16 +344,28 @@ def answer_cta(H: Any, S: Any, slot: int, t: int) -> None:
     """A CTA has ended: the next one of the grid for its slot, if there is one."""
     c = ctas_of(S.cta_at, CTA_SLOTS)[slot]
     st64(H.span_at + 8 * c.id, t + 1 - c.began)
-    st64(H.where_at + 8 * c.id, S.sm_id)
-    if H.next_cta < H.ctas:
-        c.id, c.state = ld64(H.order_at + 8 * H.next_cta), GIVEN
-        H.next_cta += 1
-        event(S, c.born)
-    elif c.state == ASKED:
-        c.state = FREE
-        S.open -= 1
-        if S.open == 0 and S.live_warps == 0 and S.jobs == 0 and S.status != FAULT:
-            S.status, S.now = FINISHED, S.last + 1
+    st64(H.where_at + 8 * c.id, S.place)
+    if H.cluster > 1:
+        K = clusters_of(H.cluster_at, H.sms // H.cluster * H.slots)[S.place // H.cluster * H.slots + slot]
+        K.ended += 1
+        if K.ended < H.cluster:
+            return
+        K.phase, K.ended, K.live = 0, 0, H.cluster * S.warps_per_cta
+        K.pending = K.live
+    more, born = H.next_cta < H.ctas, c.born
+    for rank in range(H.cluster):
+        P = peer(H, S, rank)
+        c = ctas_of(P.cta_at, CTA_SLOTS)[slot]
+        if more:
+            c.id, c.state, c.born = ld64(H.order_at + 8 * H.next_cta), GIVEN, born
+            H.next_cta += 1
+            event(P, born)
+        elif c.state == ASKED:
+            c.state = FREE
+            P.open -= 1
+            at_rest = P.jobs == 0 and P.inbox_head == P.inbox_tail
+            if P.open == 0 and P.live_warps == 0 and at_rest and P.status != FAULT:
+                P.status, P.now = FINISHED, P.last + 1
 
 
 @compiled
@@ -201,7 +376,7 @@ def answer_cancel(H: Any, S: Any, C: Any, k: int, t: int) -> None:
         st32(j.staging_at + 4 * word, 0)
     if H.next_cta < H.ctas:
         number = ld64(H.order_at + 8 * H.next_cta)
-        H.next_cta += 1
+        H.next_cta += H.cluster
         nx, ny = S.nctaid[0], S.nctaid[1]
         st32(j.staging_at, number % nx)
         st32(j.staging_at + 4, number // nx % ny)
@@ -233,5 +408,13 @@ def answer(H: Any, S: Any, C: Any) -> None:
         answer_copy_async(H, S, C, r)
     elif r.kind == ASK_ATOMIC:
         answer_atomic(H, S, C, r, data_at(S, k))
+    elif r.kind == ASK_PEER:
+        answer_peer(H, S, C, r, data_at(S, k))
+    elif r.kind == ASK_REPLY:
+        answer_reply(H, S, C, r, data_at(S, k))
+    elif r.kind == ASK_SEND:
+        answer_send(H, S, C, r.job)
+    elif r.kind == ASK_CLUSTER:
+        answer_cluster(H, S, C, r)
     else:
         answer_store(H, S, C, r, data_at(S, k))

@@ -13,17 +13,19 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from emu.chip_state import ASK_ATOMIC, PENDING, REQUESTS
+from emu.chip_state import ASK_ATOMIC, P_ATOMIC, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, ld16, ld32, ld64, st16, st32, st64
 from emu.units.common import (
     DEFAULT,
+    RETRY,
     get32,
     get64,
     signed32,
 )
 from emu.units.global_memory import ask, checked, sectors_of
 from emu.units.memory import shared_host, touch
+from emu.units.peers import access, lanes_elsewhere, mark_mixed, room
 from emu.units.requests import data_at, requests_of
 from emu.units.sharing import port_cost
 from isa.bits import BF16, F16, F32, F64
@@ -223,12 +225,41 @@ def source(taken: int, k: int, size: int, lane: int) -> int:
 @compiled
 def change(S: Any, W: Any, I: Any, taken: int, host: int, lane: int, ftz: int) -> None:
     """The operation of one lane with its values in the rows at `taken`: all elements, then the results."""
+    low, high = contents(I, host)
+    combine_with(I, taken, host, lane, ftz, low, high)
+    results(S, W, I, lane, low, high)
+
+
+@compiled
+def operate(S: Any, I: Any, taken: int, host: int, lane: int, ftz: int, found: int) -> None:
+    """The same without results: what was there goes to 16 bytes at `found`."""
+    low, high = contents(I, host)
+    combine_with(I, taken, host, lane, ftz, low, high)
+    st64(found, low)
+    st64(found + 8, high)
+
+
+@compiled
+def contents(I: Any, host: int) -> tuple[int, int]:
+    """What is at an address: 8 bytes at most, and 8 more."""
+    width = width_of(I.imm)
+    return load(host, min(width, 8)), ld64(host + 8) if width == 16 else 0
+
+
+@compiled
+def results(S: Any, W: Any, I: Any, lane: int, low: int, high: int) -> None:
+    """Write what was there to the result rows."""
+    width = min(SIZES[(I.imm >> 36) & 15], 4)
+    rows = S.list_at + 2 * I.list
+    for k in range(I.nd):
+        st32(W.row_at + ld16(rows + 2 * k) * 128 + lane * 4, element(low, high, k * width, width))
+
+
+@compiled
+def combine_with(I: Any, taken: int, host: int, lane: int, ftz: int, low: int, high: int) -> None:
+    """The operation of one lane on all elements."""
     op, kind, count = (I.imm >> 32) & 15, (I.imm >> 36) & 15, (I.imm >> 40) & 0xFF
     size = SIZES[kind]
-    rows = S.list_at + 2 * I.list
-    low, high = load(host, min(size * count, 8)), 0
-    if size * count == 16:
-        high = ld64(host + 8)
     if kind == B128:
         if op == EXCH or (source(taken, 2, 8, lane) == low and source(taken, 3, 8, lane) == high):
             st64(host, source(taken, 0, 8, lane))
@@ -238,9 +269,6 @@ def change(S: Any, W: Any, I: Any, taken: int, host: int, lane: int, ftz: int) -
             wanted = source(taken, count + k, size, lane) if op == CAS else 0
             old = element(low, high, k * size, size)
             store(host + k * size, size, combined(op, kind, old, source(taken, k, size, lane), wanted, ftz))
-    width = min(size, 4)
-    for k in range(I.nd):
-        st32(W.row_at + ld16(rows + 2 * k) * 128 + lane * 4, element(low, high, k * width, width))
 
 
 @compiled
@@ -332,10 +360,19 @@ def atom_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 @compiled
 def atom_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """atom and red on generic addresses: lanes in the shared window act there, the others in L2."""
+    """atom and red on generic addresses: lanes in the shared window act there, or in their CTA's, the others in L2."""
     if m == 0:
         return DEFAULT
     offset, width = signed32(I.imm), width_of(I.imm)
+    elsewhere = lanes_elsewhere(S, W, I.a, offset, m, 1)
+    if elsewhere < 0:
+        return DEFAULT
+    if elsewhere and not room(S, W, S.peers, t):
+        return RETRY
+    first = -1
+    if elsewhere:
+        first = atom_elsewhere(S, C, W, I, t, elsewhere, offset, width)
+        m &= ~elsewhere
     rest, latency, taken = 0, int(I.latency), take(S, W, I)
     for lane in range(32):
         if not (m >> lane) & 1:
@@ -351,4 +388,18 @@ def atom_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         touch(S, host, width)
     if rest:
         latency = max(latency, global_lanes(S, C, W, I, t, rest))
+    if elsewhere:
+        latency = PENDING - t
+        mark_mixed(S, first, rest)
     return latency if I.nd else DEFAULT
+
+
+@compiled
+def atom_elsewhere(S: Any, C: Any, W: Any, I: Any, t: int, m: int, offset: int, width: int) -> int:
+    """Messages to other CTAs with the values of an atomic; returns the first one's place in the log."""
+    first = access(S, C, W, I, P_ATOMIC, m, I.a, offset, width, 1, t)
+    for n in range((S.log_tail - first) & (REQUESTS - 1)):
+        to = data_at(S, (first + n) & (REQUESTS - 1))
+        for k in range(I.ns):
+            copy(to + 128 * k, W.row_at + ld16(S.list_at + 2 * (I.list + I.nd + k)) * 128, 128)
+    return first

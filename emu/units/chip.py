@@ -14,12 +14,9 @@ from numba.extending import intrinsic
 
 from emu.chip_state import REQUESTS
 from emu.compiled import compiled
-from emu.raw import view
-from emu.state import FINISHED, NEVER, QUANTUM, RUNNING, SM
-from emu.units.answers import answer
+from emu.state import DEADLOCK, FINISHED, NEVER, QUANTUM, RUNNING
+from emu.units.answers import answer, sms_of
 from emu.units.requests import requests_of
-
-sms_of = view(SM)
 
 
 @compiled
@@ -49,6 +46,9 @@ def merge(H: Any, C: Any) -> None:
         if who < 0:
             break
         answer(H, sms[who], C)
+    if H.peers:
+        for team in range(0, H.sms, H.cluster):
+            end_team(H, team)
     H.stop = 1
     for k in range(H.sms):
         S = sms[k]
@@ -62,12 +62,30 @@ def merge(H: Any, C: Any) -> None:
 
 
 @compiled
+def end_team(H: Any, first: int) -> None:
+    """End the SMs of a team whose warps all wait, when no message is under way: a deadlock."""
+    sms = sms_of(H.sm_at, H.sms)
+    waiting = 0
+    for k in range(first, first + H.cluster):
+        S = sms[k]
+        at_rest = S.log_head == S.log_tail and S.inbox_head == S.inbox_tail
+        if S.status != FINISHED and (S.status != QUANTUM or not S.idle or not at_rest):
+            return
+        waiting += S.live_warps
+    for k in range(first, first + H.cluster):
+        if waiting and sms[k].live_warps:
+            sms[k].status = DEADLOCK
+
+
+@compiled
 def advance(H: Any, C: Any, first: int, step: int) -> None:
     """Let every `step`-th SM run until it could need an answer."""
     sms = sms_of(H.sm_at, H.sms)
     for k in range(first, H.sms, step):
         S = sms[k]
         S.limit = min(H.limit, first_time(S) + C.answer_cy)
+        if H.peers:
+            S.limit = min(S.limit, H.horizon + C.peer_cy)
         if (S.status == RUNNING or S.status == QUANTUM) and S.now < S.limit:
             S.status = RUNNING
             call_core(H.core_at, S, C)

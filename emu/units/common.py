@@ -79,7 +79,11 @@ moves_of = view(TMOVE)
     F_TC_MATRIX,
     F_TC_RANGE,
     F_TC_LANE,
-) = range(43)
+    F_RANK,
+    F_PEER_GONE,
+    F_CLUSTER_TWICE,
+    F_COPY_RANKS,
+) = range(47)
 
 
 @compiled
@@ -89,7 +93,10 @@ def fault(S: Any, W: Any, kind: int, lane: int, address: int, aux: int) -> int:
         S.fault = kind
         S.fault_warp = W.cta * WARP_SLOTS + W.index
         S.fault_lane = lane
-        S.fault_pc = W.pc
+        S.fault_pc = S.by_pc if S.by else W.pc
+        S.fault_by = S.by
+        if S.by:
+            S.fault_warp = W.cta * WARP_SLOTS + S.by_warp
         S.fault_address = address
         S.fault_aux = aux
         S.status = FAULT

@@ -26,6 +26,7 @@ from emu.units.common import (
     members,
 )
 from emu.units.history import E_EXIT, record
+from emu.units.opening import cluster_came
 from emu.units.sharing import return_cost
 from isa.ops.special import CLOCK64, SPECIAL
 from isa.program import SHARED_BASE
@@ -90,6 +91,9 @@ def exit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     W.exited |= m
     W.active &= ~m
     pc = W.pc
+    W.came &= ~m
+    if W.came and (W.came | W.exited) & FULL == FULL:
+        cluster_came(S, C, W, t)
     if W.active != 0:
         W.pc += 1
     elif not pop(W):
@@ -137,7 +141,7 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     W.dep_reason = I.reason
     W.dep_ready = max(t + I.latency, (S.fence_free + 255) >> 8)
     if I.reason == R_MEMBAR:
-        W.dep_ready = max(W.dep_ready, S.stored + C.answer_cy)
+        W.dep_ready = max(W.dep_ready, S.stored + C.answer_cy, S.acknowledged)
     return DEFAULT
 
 
@@ -242,12 +246,10 @@ LM_GE, LM_GT = _index("%lanemask_ge"), _index("%lanemask_gt")
 CLOCK_HI = _index("%clock_hi")
 DYN_SMEM, TOTAL_SMEM = _index("%dynamic_smem_size"), _index("%total_smem_size")
 AGGREGATE_SMEM = _index("%aggr_smem_size")
-GRID_SIZE_1 = tuple(
-    _index(name)
-    for name in (
-        "%nclusterid.x", "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_nctarank",
-    )
-)  # fmt: skip
+CLUSTERID, NCLUSTERID = _index("%clusterid.x"), _index("%nclusterid.x")
+CLUSTER_CTAID, CLUSTER_NCTAID = _index("%cluster_ctaid.x"), _index("%cluster_nctaid.x")
+CLUSTER_RANK, CLUSTER_SIZE = _index("%cluster_ctarank"), _index("%cluster_nctarank")
+EXPLICIT_CLUSTER = _index("%is_explicit_cluster")
 
 
 @compiled
@@ -294,9 +296,21 @@ def special(S: Any, W: Any, which: int, lane: int) -> int:
         return S.smem_static + S.smem_dynamic + SHARED_BASE
     if which == TOTAL_SMEM:
         return S.smem_static + S.smem_dynamic
-    for name in GRID_SIZE_1:
-        if which == name:
-            return 1
+    if which == EXPLICIT_CLUSTER:
+        return S.explicit_cluster
+    if which == CLUSTER_RANK:
+        return c.rank
+    if which == CLUSTER_SIZE:
+        return S.cluster[0] * S.cluster[1] * S.cluster[2]
+    for d in range(3):  # the components of a vector follow each other
+        if which == CLUSTERID + d:
+            return c.ctaid[d] // S.cluster[d]
+        if which == NCLUSTERID + d:
+            return S.nctaid[d] // S.cluster[d]
+        if which == CLUSTER_CTAID + d:
+            return c.ctaid[d] % S.cluster[d]
+        if which == CLUSTER_NCTAID + d:
+            return S.cluster[d]
     return 0
 
 

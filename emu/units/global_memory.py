@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.chip_state import ASK_LOAD, ASK_STORE, PENDING, REQUESTS
+from emu.chip_state import ASK_LOAD, ASK_STORE, P_LOAD, P_STORE, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import is_ramp, load1, load2, load4, prefetch, store1, store2, store4
+from emu.units import peers
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
     F_GLOBAL_RANGE,
     F_LOCAL_RANGE,
     F_READ_ONLY,
+    RETRY,
     fault,
     get64,
     segment_host,
 )
 from emu.units.memory import FULL, decode, move, shared_host, touch
+from emu.units.peers import lanes_elsewhere, mark_mixed, room
 from emu.units.requests import data_at, request, requests_of
 from emu.units.sharing import return_cost
 from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
@@ -153,7 +156,15 @@ def st_global(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
     """ld/st on generic addresses: lanes in the shared and local windows go there, the others to global memory."""
     offset, size, _, count = decode(I.imm)
-    rest = 0
+    rest, first = 0, -1
+    elsewhere = lanes_elsewhere(S, W, I.a, offset, m, 1)
+    if elsewhere < 0:
+        return 0
+    if elsewhere:
+        if not room(S, W, S.peers, t):
+            return RETRY
+        first = access_elsewhere(S, C, W, I, t, elsewhere, write)
+        m &= ~elsewhere
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -175,7 +186,25 @@ def generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
         latency += return_cost(S, C, t, I.nd)
     if rest:
         latency = max(latency, access(S, C, W, I, t, rest, write))
+    if elsewhere:
+        mark_mixed(S, first, rest)
+        return PENDING - t
     return latency
+
+
+@compiled
+def access_elsewhere(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
+    """ld/st of lanes whose address lies in another CTA of the cluster; returns the first message's place in the log."""
+    offset, size, _, count = decode(I.imm)
+    width = size * count
+    first = peers.access(S, C, W, I, P_STORE if write else P_LOAD, m, I.a, offset, width, 1, t)
+    for n in range((S.log_tail - first) & (REQUESTS - 1) if write else 0):
+        k = (first + n) & (REQUESTS - 1)
+        mask = requests_of(S.log_at, REQUESTS)[k].mask
+        for lane in range(32):
+            if (mask >> lane) & 1:
+                move(S, W, I, data_at(S, k) + lane * width, lane, 1)
+    return first
 
 
 @compiled
@@ -187,9 +216,8 @@ def ld_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """st without a space."""
-    if m:
-        generic(S, C, W, I, t, m, 1)
-    return DEFAULT
+    code = generic(S, C, W, I, t, m, 1) if m else DEFAULT
+    return RETRY if code == RETRY else DEFAULT
 
 
 @compiled

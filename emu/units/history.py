@@ -30,7 +30,10 @@ events_of = view(EVENT)
     E_REGISTERS,
     E_EXIT,
     E_DEALLOC,
-) = range(1, 15)
+    E_CLUSTER,
+    E_CLUSTER_OPEN,
+) = range(1, 17)
+E_SENT = 32  # added to the kind: the sender's own record of what it did to a barrier of another CTA
 
 
 @compiled
@@ -39,14 +42,24 @@ def record(S: Any, W: Any, kind: int, pc: int, what: int, amount: int, t: int) -
 
     Lanes that do the same in one instruction are one event whose amounts add up (parities do not).
     """
+    cta = ctas_of(S.cta_at, S.cta_slots)[W.cta].id
+    if S.by and kind != E_WAITED:
+        record_of(S, cta, S.by - 1, S.by_warp, kind, S.by_pc, what, amount, t)
+    else:
+        record_of(S, cta, cta, W.index, kind, pc, what, amount, t)
+
+
+@compiled
+def record_of(S: Any, cta: int, by: int, warp: int, kind: int, pc: int, what: int, amount: int, t: int) -> None:
+    """Append an event of a barrier of one CTA, by a warp of another one perhaps."""
     log = events_of(S.event_at, EVENTS)
     e = log[(S.events - 1) & (EVENTS - 1)]
-    cta = ctas_of(S.cta_at, S.cta_slots)[W.cta].id
-    same = e.cycle == t and e.pc == pc and e.warp == W.index and e.cta == cta and e.what == what and e.kind == kind
+    same = e.cycle == t and e.pc == pc and e.warp == warp and e.cta == cta and e.what == what and e.kind == kind
+    same = same and e.by == by
     if same:
         if kind != E_WAITED:
             e.amount += amount
         return
     e = log[S.events & (EVENTS - 1)]
     S.events += 1
-    e.cycle, e.pc, e.cta, e.warp, e.kind, e.what, e.amount = t, pc, cta, W.index, kind, what, amount
+    e.cycle, e.pc, e.cta, e.by, e.warp, e.kind, e.what, e.amount = t, pc, cta, by, warp, kind, what, amount

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba import njit
+
 from emu.chip_state import ASK_CTA, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, fill, ld64, st32, st64
@@ -21,6 +23,7 @@ from emu.state import (
     PIPES,
     REGS,
     RING,
+    SEND_READING,
     STORE_READING,
     SUBPARTITIONS,
     TC_RING,
@@ -41,8 +44,9 @@ from emu.units.common import (
     warps_of,
     wgroups_of,
 )
-from emu.units.opening import left
+from emu.units.opening import cluster_left, left
 from emu.units.requests import request, requests_of
+from isa.program import RANK_BIT
 
 R_NO_INSTRUCTION = int(Reason.NO_INSTRUCTION)
 
@@ -55,6 +59,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
     nx, ny = S.nctaid[0], S.nctaid[1]
     c.state, c.began = LIVE, t
     c.ctaid[0], c.ctaid[1], c.ctaid[2] = number % nx, (number // nx) % ny, number // (nx * ny)
+    c.rank, c.cluster_phase, c.cluster_came = rank_of(S, c), 0, 0
     room = (S.warps_per_cta + 3) // 4 * 4
     c.first_warp, c.warps, c.live, c.pool = slot * room, S.warps_per_cta, S.warps_per_cta, 0
     c.smem_base, c.born, c.tmem_closed = slot * S.smem_per_cta, t, 0
@@ -72,6 +77,13 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
         start_warp(S, slot, i, t)
 
 
+@njit(inline="always")
+def rank_of(S: Any, c: Any) -> int:
+    """A CTA's rank in its cluster: x runs first (PTX ISA 10, %cluster_ctarank)."""
+    x, y, z = c.ctaid[0] % S.cluster[0], c.ctaid[1] % S.cluster[1], c.ctaid[2] % S.cluster[2]
+    return x + S.cluster[0] * (y + S.cluster[1] * z)
+
+
 @compiled
 def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     """Reset a warp: registers zero, constants in place, predicates false, nothing pending."""
@@ -79,7 +91,8 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W = warps_of(S.warp_at, WARP_SLOTS)[c.first_warp + index]
     W.state, W.pc, W.cta, W.index, W.slot = LIVE, 0, slot, index, c.first_warp + index
     W.sub = W.slot % SUBPARTITIONS
-    W.smem_base = c.smem_base
+    W.smem_base, W.window = c.smem_base, c.rank << RANK_BIT if S.clustered else 0
+    W.came, W.came_phase, W.mixed = 0, -1, 0
     threads = min(S.threads - index * 32, 32)
     W.active = (1 << threads) - 1
     W.exited = 0xFFFFFFFF & ~W.active
@@ -99,6 +112,9 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
         W.bulk_group[lane], W.copy_group[lane] = 0, 0
     fill(W.row_at, S.const_first * 128)
     copy(W.row_at + S.const_first * 128, S.const_at, S.const_rows * 128)
+    if S.window_row >= 0:
+        for lane in range(32):
+            st32(W.row_at + S.window_row * 128 + lane * 4, W.window)
     fill(W.pred_at, S.predicates * 4)
     st32(W.pred_at, 0xFFFFFFFF)
     fill(W.time_at, S.slots * 8)
@@ -134,6 +150,8 @@ def retire(S: Any, C: Any, W: Any, t: int) -> None:
     c = ctas_of(S.cta_at, S.cta_slots)[W.cta]
     c.live -= 1
     left(S, C, W, t)
+    if S.clustered:
+        cluster_left(S, C, W, t)
     S.last = t
     if c.live == 0:
         c.state = ASKED
@@ -164,7 +182,8 @@ def busy(S: Any, slot: int) -> bool:
     if S.jobs:
         jobs = jobs_of(S.job_at, JOBS)
         for k in range(JOBS):
-            if jobs[k].cta == slot and (jobs[k].state == LOAD or jobs[k].state == STORE_READING):
+            state = jobs[k].state
+            if jobs[k].cta == slot and (state == LOAD or state == STORE_READING or state == SEND_READING):
                 return True
     copies = copies_of(S.copy_at, COPIES)
     for k in range(S.copy_head, S.copy_tail):

@@ -11,10 +11,11 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import P_ARRIVE, P_TX
 from emu.compiled import compiled
 from emu.raw import ld8, ld32, ld64, st8, st32, st64, view
 from emu.stalls import Reason
-from emu.state import BLOCK_MBAR, CELL, LIVE, NEVER, WARP_SLOTS
+from emu.state import BLOCK_MBAR, CELL, HAS_D, LIVE, NEVER, WARP_SLOTS
 from emu.units.chaos import C_ANSWER, C_WAKE, at, perturb
 from emu.units.common import (
     DEFAULT,
@@ -26,6 +27,7 @@ from emu.units.common import (
     F_MBAR_TX,
     F_SHARED_RANGE,
     PARK,
+    RETRY,
     ctas_of,
     event,
     fault,
@@ -38,6 +40,7 @@ from emu.units.common import (
     warps_of,
 )
 from emu.units.history import E_ARRIVE, E_DROP, E_EXPECT, E_INIT, E_PHASE, E_WAITED, record
+from emu.units.peers import lanes_elsewhere, room, signal
 
 cells_of = view(CELL)
 M20, M21 = (1 << 20) - 1, (1 << 21) - 1
@@ -79,7 +82,7 @@ def make_word(expected: int, tx: int, pending: int, phase: int) -> int:
 @compiled
 def cell(S: Any, W: Any, lane: int, address: int, live: int) -> int:
     """The cell number of an mbarrier operand, or -1 after a fault."""
-    offset = address & FULL
+    offset = (address - W.window) & FULL
     if offset & 7:
         fault(S, W, F_MBAR_ALIGN, lane, offset, 8)
         return -1
@@ -99,7 +102,7 @@ def record_waits(S: Any, W: Any, I: Any, pc: int, m: int, state: int, t: int) ->
     last = -1
     for lane in range(32):
         if (m >> lane) & 1:
-            address = (get32(W, I.a, lane) + signed32(I.imm)) & FULL
+            address = (get32(W, I.a, lane) + signed32(I.imm) - W.window) & FULL
             if address != last:
                 parity = (get64(W, I.b, lane) >> 63) & 1 if state else get32(W, I.b, lane) & 1
                 record(S, W, E_WAITED, pc, address, parity, t)
@@ -223,13 +226,49 @@ def mbar_inval(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 
 @compiled
+def arrive_on(S: Any, C: Any, W: Any, k: int, lane: int, amount: int, imm: int, t: int) -> bool:
+    """One arrival of `amount`, or with .expect_tx of one after so many bytes; False after a fault."""
+    drop, open_end, expect = (imm >> 32) & 1, (imm >> 33) & 1, (imm >> 34) & 1
+    word, address = ld64(S.mbar_at + k * 8), (k << 3) - W.smem_base
+    count, tx = amount, tx_of(word)
+    if expect:
+        tx += count
+        count = 1
+    pending, expected = pending_of(word), expected_of(word)
+    if count < 1 or count > pending:
+        fault(S, W, F_MBAR_ARRIVALS, lane, address, count)
+        return False
+    if tx > M20:
+        fault(S, W, F_MBAR_TX, lane, address, tx)
+        return False
+    if open_end and count == pending and tx == 0:
+        fault(S, W, F_MBAR_NO_COMPLETE, lane, address, count)
+        return False
+    if drop:
+        expected -= count
+    if expect:
+        record(S, W, E_EXPECT, W.pc, address, tx - tx_of(word), t)
+    record(S, W, E_DROP if drop else E_ARRIVE, W.pc, address, count, t)
+    settle(S, C, W, k, make_word(expected, tx, pending - count, phase_of(word)), t)
+    return True
+
+
+@compiled
 def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order.
 
     With .noComplete an arrival that completes the phase is undefined (9.7.13.15.13), here a fault.
     """
-    drop, open_end, expect = (I.imm >> 32) & 1, (I.imm >> 33) & 1, (I.imm >> 34) & 1
     served = max(t + C.mbar_arrive_cy, S.sync_free) + C.mbar_serve_cy
+    if (I.imm >> 35) & 1 and S.peers:
+        elsewhere = lanes_elsewhere(S, W, I.a, signed32(I.imm), m, 0)
+        if elsewhere > 0:
+            if not room(S, W, S.peers, t):
+                return RETRY
+            signal(S, C, W, I, P_ARRIVE, elsewhere, signed32(I.imm), 1, t, served + C.peer_arrive_cy)
+            m &= ~elsewhere
+        if elsewhere < 0:
+            return DEFAULT
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -237,29 +276,11 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if k < 0:
             return DEFAULT
         word = ld64(S.mbar_at + k * 8)
-        count, tx = get32(W, I.b, lane), tx_of(word)
-        if expect:
-            tx += count
-            count = 1
-        pending, expected = pending_of(word), expected_of(word)
-        if count < 1 or count > pending:
-            fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, count)
+        if not arrive_on(S, C, W, k, lane, get32(W, I.b, lane), I.imm, served):
             return DEFAULT
-        if tx > M20:
-            fault(S, W, F_MBAR_TX, lane, (k << 3) - W.smem_base, tx)
-            return DEFAULT
-        if I.flags & 8:
+        if I.flags & HAS_D:
             st32(W.row_at + I.d * 128 + lane * 4, word & FULL)
             st32(W.row_at + I.d * 128 + 128 + lane * 4, (word >> 32) & FULL)
-        if open_end and count == pending and tx == 0:
-            fault(S, W, F_MBAR_NO_COMPLETE, lane, (k << 3) - W.smem_base, count)
-            return DEFAULT
-        if drop:
-            expected -= count
-        if expect:
-            record(S, W, E_EXPECT, W.pc, (k << 3) - W.smem_base, tx - tx_of(word), t)
-        record(S, W, E_DROP if drop else E_ARRIVE, W.pc, (k << 3) - W.smem_base, count, t)
-        settle(S, C, W, k, make_word(expected, tx, pending - count, phase_of(word)), served)
     S.sync_free = served
     S.hold = served - C.mbar_arrive_cy  # the port of all sub-partitions takes one arrival at a time
     return DEFAULT
@@ -268,20 +289,37 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
     """mbarrier.expect_tx (+) and .complete_tx (-)."""
+    if (I.imm >> 35) & 1 and S.peers:
+        elsewhere = lanes_elsewhere(S, W, I.a, signed32(I.imm), m, 0)
+        if elsewhere > 0:
+            if not room(S, W, S.peers, t):
+                return RETRY
+            signal(S, C, W, I, P_TX, elsewhere, signed32(I.imm), sign, t, t + C.mbar_arrive_cy + C.peer_arrive_cy)
+            m &= ~elsewhere
+        if elsewhere < 0:
+            return DEFAULT
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
         k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
         if k < 0:
             return DEFAULT
-        word = ld64(S.mbar_at + k * 8)
-        tx = tx_of(word) + sign * get32(W, I.b, lane)
-        if tx > M20 or tx < -M20:
-            fault(S, W, F_MBAR_TX, lane, (k << 3) - W.smem_base, tx)
+        if not tx_on(S, C, W, k, lane, sign * get32(W, I.b, lane), t):
             return DEFAULT
-        record(S, W, E_EXPECT, W.pc, (k << 3) - W.smem_base, sign * get32(W, I.b, lane), t)
-        settle(S, C, W, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
     return DEFAULT
+
+
+@compiled
+def tx_on(S: Any, C: Any, W: Any, k: int, lane: int, amount: int, t: int) -> bool:
+    """Change the tx-count; False after a fault."""
+    word, address = ld64(S.mbar_at + k * 8), (k << 3) - W.smem_base
+    tx = tx_of(word) + amount
+    if tx > M20 or tx < -M20:
+        fault(S, W, F_MBAR_TX, lane, address, tx)
+        return False
+    record(S, W, E_EXPECT, W.pc, address, amount, t)
+    settle(S, C, W, k, make_word(expected_of(word), tx, pending_of(word), phase_of(word)), t)
+    return True
 
 
 @compiled

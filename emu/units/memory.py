@@ -96,7 +96,7 @@ def move(S: Any, W: Any, I: Any, host: int, lane: int, write: int) -> None:
 @compiled
 def shared_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     """Host address of a shared-memory range of the SM, or 0 after a fault."""
-    offset &= FULL
+    offset = (offset - W.window) & FULL
     low, high = W.smem_base, W.smem_base + S.smem_per_cta
     if offset % size != 0:
         fault(S, W, F_SHARED_ALIGN, lane, offset, size)

@@ -34,7 +34,7 @@ def request(S: Any, C: Any, kind: int, t: int) -> int:
         S.limit = min(S.limit, t + 1)
     if kind != ASK_LOAD:
         S.stored = t
-    r.time, r.kind, r.first = t, kind, 0
+    r.time, r.kind, r.first, r.mixed = t, kind, 0, 0
     return k
 
 

@@ -212,15 +212,25 @@ def _by_tile(J, k, pairs, spread, panel_a, panel_b, first, columns, d, lane, scr
 # ---- block scales -----------------------------------------------------------------------------------------
 
 
+@intrinsic
+def _from_bits(typing, bits):
+    """A float64 by its bits."""
+
+    def emit(ctx, b, sig, args):
+        return b.bitcast(args[0], F64)
+
+    return types.float64(types.int64), emit
+
+
 @njit(error_model="numpy")
 def scale_value(byte: int, ue8m0: int) -> float:
     """A scale factor: 2^(byte - 127), 255 NaN (ue8m0), or an e4m3 without sign (ue4m3), 127 NaN."""
-    if ue8m0:
-        return 2.0 ** (byte - 127) if byte != 255 else float("nan")
-    exponent, fraction = byte >> 3 & 15, byte & 7
-    if byte & 127 == 127:
+    if byte == 255 if ue8m0 else byte & 127 == 127:
         return float("nan")
-    return (fraction / 8.0 + (1 if exponent else 0)) * 2.0 ** (max(exponent, 1) - 7)
+    if ue8m0:
+        return _from_bits(byte - 127 + 1023 << 52)
+    exponent, fraction = byte >> 3 & 15, byte & 7
+    return _from_bits(exponent - 7 + 1023 << 52 | fraction << 49) if exponent else fraction * 2.0**-9
 
 
 @njit(error_model="numpy")

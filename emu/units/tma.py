@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import njit
 
-from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, PENDING, REQUESTS
+from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
@@ -24,6 +24,8 @@ from emu.state import (
     LIVE,
     LOAD,
     NEVER,
+    SEND_READING,
+    SENT,
     STORE_DONE,
     STORE_READING,
     STORE_WRITING,
@@ -33,6 +35,7 @@ from emu.units.boxes import decode, deliver, outer_rows, pitch_of, read_box, sta
 from emu.units.chaos import C_OPEN, C_STORE, at
 from emu.units.common import (
     DEFAULT,
+    F_COPY_RANKS,
     F_SHARED_RANGE,
     F_TMA_ALIGN,
     F_TMA_MBAR,
@@ -53,6 +56,7 @@ from emu.units.common import (
 )
 from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
+from emu.units.peers import OFFSET, note_copy, one_place, rank_in
 from emu.units.requests import request, requests_of
 from isa.ops.atomic import OPERATIONS, TYPES
 
@@ -115,7 +119,7 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     for d in range(T.rank):
         j.coords[d] = signed32(get32(W, ld16(S.list_at + I.list * 2 + 2 * d), lane))
     enroll(S, W, j, lane)
-    offset = get32(W, I.b, lane)
+    offset = place_of(S, W, get32(W, I.b, lane))
     if offset % (128 if T.swizzle else 16) != 0:
         fault(S, W, F_TMA_ALIGN, lane, offset, T.swizzle)
         return -1
@@ -132,9 +136,53 @@ def enroll(S: Any, W: Any, j: Any, lane: int) -> None:
     """Fill in whose job it is; plain bytes unless more is said."""
     j.warp, j.lane, j.cta, j.pc = W.slot, lane, W.cta, W.pc
     j.group = W.bulk_group[lane]
-    j.code, j.staged = 0, 0
+    j.code, j.staged, j.ranks, j.own = 0, 0, 0, 1
     S.job_seq += 1
     j.seq = S.job_seq
+
+
+@njit(inline="always")
+def place_of(S: Any, W: Any, address: int) -> int:
+    """The place in its CTA's shared memory of an address, which may name another CTA."""
+    return address & OFFSET if S.peers else (address - W.window) & 0xFFFFFFFF
+
+
+@compiled
+def addressed(S: Any, W: Any, j: Any, lane: int, target: int, mbar: int, multicast: int, mask: int) -> bool:
+    """Fill in which CTAs get the data of a load and its signal, and where its mbarrier lies; False after a fault."""
+    if not S.peers:
+        if multicast and mask & ~1:
+            fault(S, W, F_COPY_RANKS, lane, mask, 1)
+            return False
+        j.own = 1 if not multicast else mask & 1
+    else:
+        if not multicast:
+            rank = one_place(S, W, lane, target, mbar)
+            if rank < 0:
+                return False
+            mask = 1 << rank
+        elif mask >> S.peers:
+            fault(S, W, F_COPY_RANKS, lane, mask, S.peers)
+            return False
+        me = rank_in(W.window)
+        j.own, j.ranks = (mask >> me) & 1, mask & ~(1 << me)
+    where = place_of(S, W, mbar)
+    j.mbar = cell(S, W, lane, where + W.window, j.own)
+    return j.mbar >= 0
+
+
+@compiled
+def note_ranks(S: Any, W: Any, j: Any, t: int) -> None:
+    """The sender's record of a copy to other CTAs."""
+    for rank in range(S.peers):
+        if (j.ranks >> rank) & 1:
+            note_copy(S, W, rank, (j.mbar << 3) - W.smem_base, j.bytes, t)
+
+
+@compiled
+def service_of(C: Any, j: Any, T: Any) -> int:
+    """How long a load occupies the port into an SM, in cycles * 256."""
+    return int(max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256))
 
 
 @compiled
@@ -143,11 +191,13 @@ def start_load(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
     j.state = LOAD
     S.jobs += 1
-    service = max(j.bytes * C.tma_kb_cy256 >> 10, outer_rows(T) * C.tma_row_cy256)
-    S.tma_free = max((t + C.tma_issue_cy) << 8, S.tma_free) + service
+    S.tma_free = max((t + C.tma_issue_cy) << 8, S.tma_free) + service_of(C, j, T)
     S.tma_bytes += j.bytes
     j.serve = S.tma_free >> 8
-    record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
+    if j.own:
+        record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
+    if j.ranks:
+        note_ranks(S, W, j, t)
     j.finish, j.read = PENDING, PENDING
     S.tma_until = max(S.tma_until, j.serve + C.tma_latency_cy)
     ask(S, C, ASK_COPY_IN, k, t)
@@ -182,8 +232,10 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if k < 0:
             return DEFAULT
         j = jobs_of(S.job_at, JOBS)[k]
-        j.mbar = cell(S, W, lane, get32(W, I.c, lane), 1)
-        if j.mbar < 0:
+        multicast, mask = (I.imm >> 8) & 1, 0
+        if multicast:
+            mask = get32(W, ld16(S.list_at + I.list * 2 + 2 * (I.imm & 15)), lane) & 0xFFFF
+        if not addressed(S, W, j, lane, get32(W, I.b, lane), get32(W, I.c, lane), multicast, mask):
             return DEFAULT
         start_load(S, C, W, k, t)
     return DEFAULT
@@ -252,7 +304,7 @@ def pending(S: Any, W: Any, m: int, newest: int, reading: int) -> bool:
     jobs = jobs_of(S.job_at, JOBS)
     for k in range(JOBS):
         j = jobs[k]
-        if j.state < STORE_READING or j.state == STORE_DONE or j.warp != W.slot or not (m >> j.lane) & 1:
+        if j.state < STORE_READING or j.state >= STORE_DONE or j.warp != W.slot or not (m >> j.lane) & 1:
             continue
         if j.group < W.bulk_group[j.lane] - newest and (not reading or j.state == STORE_READING):
             return True
@@ -279,7 +331,17 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
     """Take the next step of a job that is due."""
     j = jobs_of(S.job_at, JOBS)[k]
     W = warps_of(S.warp_at, WARP_SLOTS)[j.warp]
-    if j.state == LOAD:
+    if j.state == SEND_READING:
+        stage_box(S, W, k)
+        if j.own:
+            j.state, j.staged, j.smem = LOAD, 1, j.target
+        else:
+            j.state = SENT
+            ask(S, C, ASK_SEND, k, t)
+    elif j.state == SENT or (j.state == LOAD and not j.own):
+        j.state = FREE
+        S.jobs -= 1
+    elif j.state == LOAD:
         if j.staged:
             deliver(S, W, k)
         else:
@@ -319,7 +381,8 @@ def advance(S: Any, C: Any, t: int) -> int:
             j = jobs[k]
             if j.state == FREE or j.state == STORE_DONE:
                 continue
-            when = j.read if j.state == STORE_READING else j.finish
+            when = j.read if j.state == STORE_READING or j.state == SEND_READING else j.finish
+            when += C.peer_cy + 1 if j.state == SENT else 0  # the receiver has it by then
             if when <= t and j.seq < seq:
                 due, seq = k, j.seq
             look = min(look, when)

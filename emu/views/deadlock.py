@@ -46,7 +46,7 @@ def _barrier(state: BarrierState) -> list[str]:
     if state.kind == "mbarrier" and state.phase is not None:
         asked = f"; asked for parity {' and '.join(map(str, state.asked))}" if state.asked else ""
         head += f": {_phase(state)}{asked}"
-    elif state.kind == "barrier":
+    elif state.kind in ("barrier", "cluster"):
         head += f": {state.expected - state.pending} of {state.expected} threads"
     lines = [head]
     lines += [f"    has {given}" for given in state.given]
@@ -54,7 +54,7 @@ def _barrier(state: BarrierState) -> list[str]:
         wait = f", which waits for {source.waits_for}"
         wait += f" and {source.waits} more after it" if source.waits else ""
         lines.append(f"    could still get {source.what} from {source.who} at {source.location}{wait}")
-    if not state.sources and state.kind in ("mbarrier", "barrier", "registers", "tmem"):
+    if not state.sources and state.kind in ("mbarrier", "barrier", "cluster", "registers", "tmem"):
         lines.append("    nobody is left to deliver what it lacks")
     if state.difference:
         lines.append(f"    first difference from the phase before: {state.difference}")

@@ -12,10 +12,10 @@ from typing import Any
 from isa.micro import VectorBuilder, lane
 from isa.ops.compare import ISETP
 from isa.ops.integer import IADD3, IADD3_CC, IADD3_X, sub64
-from isa.ops.logic import PAND, POR, PXOR
+from isa.ops.logic import PAND, POR, PXOR, XOR
 from isa.ops.move import MOV, PMOV
-from isa.program import LOCAL_WINDOW, PARAM_BASE, SHARED_WINDOW
-from isa.registry import Address, Const, Emitter, Match, PredConst, Value, instruction
+from isa.program import CLUSTER_WORD, LOCAL_WINDOW, PARAM_BASE, RANK_BIT, SHARED_WINDOW
+from isa.registry import Address, Const, Emitter, Match, ParamWord, PredConst, Value, instruction
 
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_BASE}
 INT32 = range(-(1 << 31), 1 << 31)
@@ -44,6 +44,18 @@ QSPC = lane("QSPC.E", "Uu->p", "alu", in_space, _emit_window, "whether an addres
 QSPC_G = lane("QSPC.E.G", "U->p", "alu", in_global, _emit_global, "whether an address is in global memory")
 
 
+QSPC_CTA = lane(
+    "QSPC.E.S",
+    "uuu->p",
+    "alu",
+    lambda a, high, window: a >> RANK_BIT == 0 and high == window,
+    lambda v, a, high, window: v.and_(
+        v.icmp("==", v.lshr(a, v.const(RANK_BIT)), v.const(0)), v.icmp("==", high, window)
+    ),
+    "whether an address has the upper half `high` == c, and a, its lower half xor the CTA's window, names this CTA",
+)
+
+
 def offset_of(e: Emitter, address: Address) -> int:
     """The byte offset of an address, which the immediate field must hold (signed 32 bits)."""
     if address.offset not in INT32:
@@ -67,6 +79,14 @@ def shared_whole(e: Emitter, address: Address) -> Value:
     whole = e.tmp()
     e(IADD3, whole, base, Const(offset & 0xFFFFFFFF))
     return whole
+
+
+def generic_of(e: Emitter, address: Address) -> Address:
+    """The generic address of an address in shared memory."""
+    base = e.tmp("d")
+    e(MOV, e.lo(base), address.base)
+    e(MOV, e.hi(base), Const(SHARED_WINDOW >> 32))
+    return Address(base, address.offset)
 
 
 def generic_whole(e: Emitter, address: Address) -> Value:
@@ -113,8 +133,13 @@ def cvta_to(e: Emitter, m: Match) -> None:
     types={"p": "pred", "a": "u64"},
 )
 def isspacep(e: Emitter, m: Match) -> None:
-    """p = whether the generic address `a` lies in a window (PTX ISA 9.7.9.19)."""
+    """p = whether the generic address `a` lies in a window (PTX ISA 9.7.9.19); .shared is that of the CTA."""
     space = m["SPACE"].split("::")[0]
+    if e.clustered and m["SPACE"] in ("shared", "shared::cta"):
+        foreign = e.tmp()
+        e(XOR, foreign, e.lo(m.a), ParamWord(CLUSTER_WORD))
+        e(QSPC_CTA, m.p, foreign, e.hi(m.a), Const(WINDOWS[space] >> 32))
+        return
     e(QSPC, m.p, m.a, Const(WINDOWS[space] >> 32))
 
 

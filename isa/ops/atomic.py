@@ -7,7 +7,7 @@ its own.  Memory order and scope change no value: see `isa.ops.memory`.
 from __future__ import annotations
 
 from isa.micro import Micro, unit
-from isa.ops.address import offset_of
+from isa.ops.address import generic_of, offset_of
 from isa.ops.fence import acquire, release
 from isa.ops.memory import check_policy, fresh
 from isa.registry import Emitter, Match, Value, instruction
@@ -82,21 +82,23 @@ def _emit(e: Emitter, m: Match, operation: str, type: str, *sources: Value | lis
     opcode = m.form.opcode
     if opcode == "atom" and m.d is None and operation not in ("exch", "cas"):
         opcode = "red"  # as ptxas does with a result that nobody reads
-    shared = m["SPACE"].startswith("shared")
+    remote = m["SPACE"] == "shared::cluster" and e.clustered
+    shared = m["SPACE"].startswith("shared") and not remote
     generic_or_cast, direct = _MICROS[opcode][shared]
     native = type in NATIVE or (operation in ("exch", "cas") and size == 8)
     micro = direct if (native if shared else m["SPACE"] == "global") else generic_or_cast
     rows = [row for values in lists for value in values for row in _rows(e, value, size)]
-    word = atomic_word(offset_of(e, m.a), operation, type, len(lists[0]))
+    at = generic_of(e, m.a) if remote else m.a  # of the cluster by its generic address, as ptxas has it
+    word = atomic_word(offset_of(e, at), operation, type, len(lists[0]))
     release(e, m)
     if opcode == "red":
-        e(micro, None, m.a.base, rows, imm=word)
+        e(micro, None, at.base, rows, imm=word)
         return
     given = m.d if isinstance(m.d, list) else [m.d]
     found = [d if d is not None else fresh(e, size) for d in given]
     if len(found) != len(lists[0]):
         raise e.error(f"{len(found)} results of {len(lists[0])} values", operand=m.operand("d"))
-    e(micro, [row for d in found for row in _rows(e, d, size)], m.a.base, rows, imm=word)
+    e(micro, [row for d in found for row in _rows(e, d, size)], at.base, rows, imm=word)
     acquire(e, m)
 
 

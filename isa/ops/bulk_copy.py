@@ -9,13 +9,16 @@ from isa.micro import unit
 from isa.ops.address import generic_whole, shared_whole
 from isa.ops.atomic import OPERATIONS, TYPES
 from isa.ops.memory import rows
-from isa.ops.tma import UTMAPF
+from isa.ops.tma import MULTICAST, UTMAPF
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
 
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
 UBLKCP_LOAD = unit(
     "UBLKCP.S.G", "uUuL->", "tma", "bulk_load", "destination, source, mbarrier, [bytes (, CTA mask)]", "barrier"
+)
+UBLKCP_PEER = unit(
+    "UBLKCP.S.S", "uuuL->", "tma", "bulk_send", "destination, source, mbarrier, [bytes]; imm: reduction code", "barrier"
 )
 UBLKCP_STORE = unit(
     "UBLKCP.G.S", "UuL->", "tma", "bulk_store", "destination, source, [bytes]; imm: reduction code", "barrier"
@@ -51,6 +54,8 @@ _SETS = {
     "MTYPE": (".u32", ".s32", ".u64", ".s64", ".f16", ".bf16"),
     "STEP": (".inc", ".dec"),
     "HALF": (".f16", ".bf16"),
+    "LONG": (".u64", ".s64"),
+    "WORD": (".u32", ".s32"),
 }
 _TYPES = {"dst": "shared", "src": "global", "mbar": "shared", "size": "u32", "mask": "b16", "policy": "b64"}
 _STORE_TYPES = {"dst": "global", "src": "shared", "size": "u32", "policy": "b64"}
@@ -64,6 +69,9 @@ _REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
 @instruction(
     f"{_LOAD} [dst], [src], size, [mbar];",
     f"{_LOAD}.L2::cache_hint [dst], [src], size, [mbar], policy;",
+    f"{_CLUSTER}.multicast::cluster [dst], [src], size, [mbar], mask;",
+    f"{_CLUSTER}.multicast::cluster.L2::cache_hint [dst], [src], size, [mbar], mask, policy;",
+    f"{_CLUSTER}.L2::cache_hint.multicast::cluster [dst], [src], size, [mbar], mask, policy;",
     sets=_SETS,
     types=_TYPES,
     ignored=_IGNORED,
@@ -72,9 +80,44 @@ _REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
 def bulk_load(e: Emitter, m: Match) -> None:
     """Copy `size` bytes of global memory to shared memory; they are signalled to the mbarrier.
 
-    `size` is a multiple of 16 and both addresses are aligned to 16 bytes.
+    `size` is a multiple of 16 and both addresses are aligned to 16 bytes.  With a mask the copy and its signal go to
+    the same offsets in every CTA of the cluster that the mask names.
     """
-    e(UBLKCP_LOAD, None, shared_whole(e, m.dst), generic_whole(e, m.src), shared_whole(e, m.mbar), [_size(e, m)])
+    multicast = m.has(".multicast::cluster")
+    values = [_size(e, m), m.mask] if multicast else [_size(e, m)]
+    places = shared_whole(e, m.dst), generic_whole(e, m.src), shared_whole(e, m.mbar)
+    e(UBLKCP_LOAD, None, *places, values, imm=MULTICAST if multicast else 0)
+
+
+_PEER = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+_PEER_TYPES = {"dst": "shared", "src": "shared", "mbar": "shared", "size": "u32"}
+
+
+@instruction(f"{_PEER} [dst], [src], size, [mbar];", types=_PEER_TYPES, targets=_HOPPER_ON)
+def bulk_send(e: Emitter, m: Match) -> None:
+    """Copy `size` bytes to the shared memory of a CTA of the cluster, which `dst` and `mbar` lie in."""
+    _send(e, m, 0)
+
+
+def _send(e: Emitter, m: Match, code: int) -> None:
+    places = (shared_whole(e, place) for place in (m.dst, m.src, m.mbar))
+    e(UBLKCP_PEER, None, *places, [_size(e, m)], imm=code)
+
+
+@instruction(
+    *(
+        f"{_PEER.replace('cp.', 'cp.reduce.', 1)}.{line} [dst], [src], size, [mbar];"
+        for line in ("{add,min,max}.WORD", "STEP.u32", "BITS.b32", "add.LONG")
+    ),
+    sets=_SETS,
+    types=_PEER_TYPES,
+    targets=_HOPPER_ON,
+)
+def bulk_reduce_peer(e: Emitter, m: Match) -> None:
+    """Combine `size` bytes with the shared memory of a CTA of the cluster, element by element."""
+    operation = next(word for word in m.mods if word in OPERATIONS)
+    type = m.mods[-1]
+    _send(e, m, reduction_code(operation, "u32" if type == "b32" else type))
 
 
 @instruction(
@@ -143,7 +186,6 @@ _ORDER = {
     ".weak": "the only order of st.async",
     ".relaxed": "the only order of red.async",
     ".cluster": "its scope",
-    ".shared::cluster": "an address of this CTA's shared memory here",
 }
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from isa.micro import VectorBuilder, lane, unit
 from isa.ops.address import offset_of, shared_base
+from isa.ops.fence import MEMBAR
 from isa.registry import Const, Emitter, Match, Value, instruction
 from isa.shorthand import Fresh, operands, shorthand, text
 from isa.syntax import Instr
 
-DROP, NO_COMPLETE, EXPECT_TX = 1 << 32, 1 << 33, 1 << 34
+DROP, NO_COMPLETE, EXPECT_TX, CLUSTER = 1 << 32, 1 << 33, 1 << 34, 1 << 35
 TEST_ONLY, HINTED = 1 << 32, 1 << 33
 
 _INIT = "address, count; imm: byte offset"
@@ -88,10 +89,18 @@ def inval(e: Emitter, m: Match) -> None:
     e(SYNCS_INVAL, None, _address(e, m), imm=barrier_word(offset_of(e, m.a)))
 
 
+def _cluster(e: Emitter, m: Match) -> int:
+    """The flag of an address that may lie in another CTA."""
+    return CLUSTER if m.has(".shared::cluster") and e.clustered else 0
+
+
 def _arrive(e: Emitter, m: Match, amount: Value, flags: int) -> None:
     if m.has(".shared::cluster") and m.state is not None:
         raise e.error("an arrival in .shared::cluster returns no state", "write '_' as the destination")
     flags |= DROP if m.has(".arrive_drop") else 0
+    if m.has(".release") and m.has(".cluster"):
+        e(MEMBAR["ALL", "GPU"], None)
+    flags |= _cluster(e, m)
     e(SYNCS_ARRIVE, m.state, _address(e, m), amount, imm=barrier_word(offset_of(e, m.a), flags))
 
 
@@ -132,7 +141,7 @@ def arrive_expect_tx(e: Emitter, m: Match) -> None:
 def change_tx(e: Emitter, m: Match) -> None:
     """Raise or lower the bytes that the phase still waits for (9.7.13.15.11-12)."""
     op = SYNCS_EXPECT if m.has(".expect_tx") else SYNCS_COMPLETE
-    e(op, None, _address(e, m), m.tx, imm=barrier_word(offset_of(e, m.a)))
+    e(op, None, _address(e, m), m.tx, imm=barrier_word(offset_of(e, m.a), _cluster(e, m)))
 
 
 def _wait_word(e: Emitter, m: Match, hint: Value | None) -> int:

@@ -7,7 +7,7 @@ order; each is accepted where `ptxas` accepts it and listed in `ignored` with th
 from __future__ import annotations
 
 from isa.micro import Micro, unit
-from isa.ops.address import offset_of, shared_whole
+from isa.ops.address import generic_of, offset_of, shared_whole
 from isa.ops.fence import acquire, release
 from isa.ops.move import MOV, PRMT
 from isa.program import PARAM_BASE
@@ -94,12 +94,13 @@ def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Addre
     acquire(e, m)
 
 
-def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro]) -> None:
+def _store(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Address | None = None) -> None:
     elements, size = _elements(e, m, m.b)
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
-    word = memory_word(offset_of(e, m.a), size, len(elements))
+    at = at or m.a
+    word = memory_word(offset_of(e, at), size, len(elements))
     release(e, m)
-    e(micro, None, m.a.base, rows(e, elements, size), imm=word)
+    e(micro, None, at.base, rows(e, elements, size), imm=word)
 
 
 _SETS = {
@@ -174,7 +175,9 @@ def ld_volatile(e: Emitter, m: Match) -> None:
     ignored=_IGNORED,
 )
 def ld_shared(e: Emitter, m: Match) -> None:
-    """d = shared memory at `a` (PTX ISA 9.7.9.8)."""
+    """d = shared memory at `a` (PTX ISA 9.7.9.8); of the cluster by its generic address, as `ptxas` has it."""
+    if m.has(".shared::cluster") and e.clustered:
+        return load(e, m, LD, generic_of(e, m.a))
     load(e, m, (LDS, LDS_64, LDS_128))
 
 
@@ -307,7 +310,9 @@ def st_volatile(e: Emitter, m: Match) -> None:
     ignored=_IGNORED,
 )
 def st_shared(e: Emitter, m: Match) -> None:
-    """Shared memory at `a` = b (PTX ISA 9.7.9.11)."""
+    """Shared memory at `a` = b (PTX ISA 9.7.9.11); of the cluster by its generic address, as `ptxas` has it."""
+    if m.has(".shared::cluster") and e.clustered:
+        return _store(e, m, ST, generic_of(e, m.a))
     _store(e, m, (STS, STS_64, STS_128))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from isa.micro import unit
-from isa.ops.move import MOV, PMOV, move64
+from isa.ops.compare import ISETP
+from isa.ops.move import MOV, move64
 from isa.program import SHARED_BASE
-from isa.registry import Const, Emitter, Match, PredConst, Value, instruction
+from isa.registry import Const, Emitter, Match, Value, instruction
 
 VECTORS = (
     "%tid", "%ntid", "%ctaid", "%nctaid",
@@ -95,10 +96,12 @@ def mov_special_64(e: Emitter, m: Match) -> None:
 
 @instruction("mov.pred p, a;", types={"p": "pred", "a": "special"}, targets=("sm_90", "sm_90a", "sm_100a"))
 def mov_special_predicate(e: Emitter, m: Match) -> None:
-    """p = %is_explicit_cluster: launches have no cluster here."""
+    """p = %is_explicit_cluster: whether the launch says how large its clusters are (PTX ISA 10)."""
     if m.a.name != "%is_explicit_cluster":
         raise e.error(f"{m.a.name} is no predicate", "write mov.u32")
-    e(PMOV, m.p, PredConst(False))
+    word = e.tmp()
+    e(S2R, word, imm=SPECIAL.index(m.a.name))
+    e(ISETP["ne", "u32"], m.p, word, Const(0))
 
 
 @instruction("mov.v4.{u32,s32,b32,u16,s16,b16} d, a;", types={"a": "special"})

@@ -38,6 +38,13 @@ EXPECTED = {
     "tx01": ("TX101", ["expects 8,192 bytes", "4,096 came", "4,096 are missing"]),
     "tx03": ("TX101", ["expects 16,384 bytes", "8,192 came"]),
     "tx05": ("TX102", ["expects 0 bytes", "4,096 too many"]),
+    "mb15": ("MB106", ["full; in this phase: producer warp 0", "more than its phase still expects"]),
+    "cl03": ("CL102", ["mask 0x7", "the 2 of the cluster"]),
+    "cl05": ("CL104", ["CTA 0, which has exited", "CTA 1, warp 0"]),
+    "cl11": ("MB201", ["leader (warps 0-1) of CTA 0 waits for the cluster's barrier", "helper (warps 0-1) of CTA 1", "done of CTA 1"]),
+    "cl13": ("MB204", ["ready of CTA 1 expects 2 arrivals", "96 of 128 threads", "loader (warp 1) of CTA 1"]),
+    "cl17": ("MB204", ["empty of CTA 0 expects 2 arrivals", "only 1 came", "another one of consumer warp 1"]),
+    "cl15": ("CL106", ["without having come to it"]),
     "seed01": ("MB204", ["empty expects 1 arrival", "none came"]),
     "seed02": ("MB204", ["empty expects 64 arrivals", "only 2 came", "another one of consumer warp"]),
     "seed03": ("MB204", ["empty expects 2 arrivals", "only 1 came"]),
@@ -54,7 +61,8 @@ EXPECTED = {
 def run(path: Path) -> Result:
     kernel = emu.load(path)
     args = [TensorMap(np.zeros((32, 32), np.float32), (32, 32), 0)] if kernel.program.args else []
-    return emu.launch(kernel, args=args, max_cycles=100_000)
+    grid = int(np.prod(kernel.program.cluster or 1))
+    return emu.launch(kernel, grid=grid, args=args, max_cycles=100_000)
 
 
 def report(result: Result) -> str:

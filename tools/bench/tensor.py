@@ -1,4 +1,4 @@
-"""Speed of the tensor core's numerics: GFLOP/s of wgmma k16 f16 -> f32, beside one-thread BLAS.
+"""Speed of the tensor core's numerics: GFLOP/s of wgmma k16 f16 -> f32, beside one-thread BLAS, and of tcgen05.mma's kinds.
 
     python -m tools.bench.tensor
 
@@ -19,7 +19,10 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from emu.llvm import F32, I64, call, offset, splat, store, vector
+from emu.state import TC_JOB
+from emu.units import tcgen05_math
 from emu.units.tensor_math import SCRATCH_BYTES, wgmma
+from isa.descriptors import ELEMENTS, matrix_descriptor
 
 ROWS, CALLS, REPEATS = 256, 200, 30
 UNROLL = 8
@@ -31,6 +34,14 @@ def _repeat(times, word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, s
     code = 0
     for _ in range(times):
         code |= wgmma(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, 1, scratch, 0, 23)
+    return code
+
+
+@njit
+def _products(times, jobs, tmem, smem, smem_bytes, scratch):
+    code = 0
+    for _ in range(times):
+        code |= tcgen05_math.mma(jobs[0], tmem, smem, smem_bytes, scratch)
     return code
 
 
@@ -101,6 +112,45 @@ def measure(n: int, mn_major: int, registers: int) -> float:
     return CALLS * 2e-9 * 64 * n * 16 / best(lambda: _repeat(CALLS, *arguments))
 
 
+# tcgen05.mma: name, element type, M, N, K, fields of the job beside these.
+PRODUCTS: tuple[tuple[str, str, int, int, int, dict[str, int]], ...] = (
+    ("f16, A and B in SMEM", "f16", 128, 128, 16, {}),
+    ("f16, A in TMEM, B MN-major", "f16", 128, 128, 16, {"a_tensor": 1, "trans_b": 1}),
+    ("f16, M 64", "f16", 64, 128, 16, {}),
+    ("f16, f16 accumulators", "f16", 128, 128, 16, {"d_type": tcgen05_math.D_F16}),
+    ("e4m3", "e4m3", 128, 128, 32, {}),
+    ("s8", "s8", 128, 128, 32, {"d_type": tcgen05_math.D_S32}),
+    ("mxf8f6f4", "e4m3", 128, 128, 32, {"blocks": 1}),
+    ("mxf4nvf4, 4 scales a row", "packed", 128, 128, 64, {"blocks": 4}),
+)
+
+
+def product(kind: str, m: int, n: int, k: int, fields: dict[str, int]) -> float:
+    """GFLOP/s of a tcgen05.mma on small values, 128-byte swizzle."""
+    smem, tmem, scratch = aligned(65536), aligned(512 * 512), aligned(tcgen05_math.SCRATCH_BYTES)
+    smem[:], tmem[:] = 0x2C, 0x2C
+    jobs = np.zeros(1, TC_JOB)
+    known = {
+        "m": m,
+        "n": n,
+        "kind_a": ELEMENTS.index(kind),
+        "kind_b": ELEMENTS.index(kind),
+        "accumulate": 1,
+        "ue8m0": 1,
+    }
+    known |= {
+        "d_type": tcgen05_math.D_F32,
+        "a": matrix_descriptor(0, sbo=1024),
+        "b": matrix_descriptor(32768, lbo=8192, sbo=1024),
+    }
+    known |= {"d": 256, "sfa": 64, "sfb": 80} | ({"a": 0} if fields.get("a_tensor") else {}) | fields
+    for name, value in known.items():
+        jobs[name] = value
+    arguments = (jobs, tmem.ctypes.data, smem.ctypes.data, smem.size, scratch.ctypes.data)
+    assert _products(1, *arguments) == 0
+    return CALLS * 2e-9 * m * n * k / best(lambda: _products(CALLS, *arguments))
+
+
 def dot(n: int) -> float:
     """GFLOP/s of np.dot on 64 x 16 x n float32."""
     a, b, out = np.ones((64, 16), np.float32), np.ones((16, n), np.float32), np.empty((64, n), np.float32)
@@ -131,6 +181,10 @@ def main() -> None:
         low, high = min(rates), max(rates)
         columns = "".join(f"{rate:12.1f}" for rate in rates)
         print(f"n{n:<6}{columns}{blas:12.1f}   {low / top:.2f}..{high / top:.2f}  {low / blas:.2f}..{high / blas:.2f}")
+    print("\ntcgen05.mma                       m    n    k    GFLOP/s   of peak")
+    for name, kind, m, n, k, fields in PRODUCTS:
+        rate = product(kind, m, n, k, fields)
+        print(f"{name:<30}{m:5}{n:5}{k:5}{rate:11.1f}{rate / top:10.2f}")
 
 
 if __name__ == "__main__":

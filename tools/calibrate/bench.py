@@ -63,6 +63,7 @@ class Bench:
     shared: int = 128  # at least the word that the start clock waits for
     box: Box | None = None
     data: np.ndarray = field(default_factory=lambda: default_data())
+    cluster: int = 1  # CTAs of a cluster
     ctas: int = 1  # one an SM; the clock table then has their warps one after the other
 
 

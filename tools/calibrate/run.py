@@ -83,6 +83,7 @@ class Emulator:
             machine=self._machine,
             grid=bench.ctas,
             block=32 * bench.warps,
+            cluster=bench.cluster,
             args=args,
             shared_bytes=bench.shared,
             max_cycles=MAX_CYCLES,

@@ -22,6 +22,7 @@ FAMILIES = {
     "mixed": "tools.calibrate.mixed",
     "chip": "tools.calibrate.chip",
     "mma": "tools.calibrate.mma",
+    "cluster": "tools.calibrate.cluster",
 }
 
 

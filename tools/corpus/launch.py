@@ -126,6 +126,7 @@ def start(
         machine=machine,
         grid=plan.grid,
         block=plan.block,
+        cluster=entry.cluster if prod(entry.cluster) > 1 else None,
         args=arguments(plan, arrays),
         shared_bytes=entry.dynamic_shared_bytes,
         max_cycles=max_cycles,

@@ -24,14 +24,14 @@ class _Launcher:
     def __call__(self, bench: Bench, turns: int) -> np.ndarray:
         if bench.text not in self._functions:
             module = self._gpu.load(assemble(bench.text)[0])
-            self._functions[bench.text] = self._gpu.function(module, "bench", bench.shared)
+            self._functions[bench.text] = self._gpu.function(module, "bench", bench.shared, bench.cluster)
         table = np.zeros((bench.ctas * bench.warps, bench.slots), np.uint64)
         out, data = self._gpu.upload(table), self._gpu.upload(bench.data)
         parameters = [np.uint64(out).tobytes(), np.uint64(data).tobytes(), np.uint32(turns).tobytes()]
         if bench.box is not None:
             parameters.append(self._map(bench))
         self._gpu.launch(
-            self._functions[bench.text], (bench.ctas, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters
+            self._functions[bench.text], (bench.ctas, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters, bench.cluster,
         )
         self._gpu.synchronize()
         self._gpu.read(out, table)

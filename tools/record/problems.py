@@ -31,5 +31,5 @@ def launch_of(
         chosen = np.linspace(0, tiles - 1, check_tiles).astype(int).tolist() if 0 < check_tiles < tiles else None
         return asdict(problem.check({n: start.arrays[n] for n in problem.outputs}, inputs, chosen))
 
-    launch = Launch(text, kernel, start.grid, start.block, start.args, start.shared_bytes)
+    launch = Launch(text, kernel, start.grid, start.block, start.args, start.shared_bytes, start.cluster)
     return launch, check, start.arrays

@@ -94,7 +94,9 @@ def test_a_drop_lowers_this_phase_and_all_later_ones(count: int, drop: int) -> N
 @given(st.integers(0, 3), COUNTS)
 def test_init_forgets(phases: int, count: int) -> None:
     """9.7.13.15.9: whatever came before, an initialised barrier is fresh."""
-    body = f"""mov.u32 %r0, bar; {f"mbarrier.init.shared.b64 [%r0], 1; {"mbarrier.arrive.shared.b64 _, [%r0];" * phases} mbarrier.inval.shared.b64 [%r0];" if phases else ""}
+    arrivals = "mbarrier.arrive.shared.b64 _, [%r0];" * phases
+    before = f"mbarrier.init.shared.b64 [%r0], 1; {arrivals} mbarrier.inval.shared.b64 [%r0];" if phases else ""
+    body = f"""mov.u32 %r0, bar; {before}
         mbarrier.init.shared.b64 [%r0], {count}; mbarrier.test_wait.parity.shared.b64 %p1, [%r0], 0; mbarrier.inval.shared.b64 [%r0];
         ld.shared.u64 %d0, [%r0]; st.global.u64 [%out], %d0;"""
     out = np.zeros(1, np.uint64)

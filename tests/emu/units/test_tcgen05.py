@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import emu
 from emu.machine import load_machine
@@ -375,3 +378,67 @@ def test_silicon_numerics_are_refused():
     machine = Machine(GOOD)
     with pytest.raises(emu.memory_map.LaunchError, match="no Blackwell was measured"):
         run(product(GOOD, "f16", 0), machine.smem, machine.before, numerics="silicon")
+
+
+# ---- any operands --------------------------------------------------------------------------------------
+
+SKETCH = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.extern .shared .align 1024 .b8 tile[];
+.visible .entry any(.param .u64 a, .param .u64 b, .param .u32 d, .param .u32 idesc, .param .u32 at, .param .u32 sa, .param .u32 sb)
+{{
+    .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %d<8>;
+    .shared .align 16 .b32 slot[4]; .shared .align 8 .b64 bar;
+    ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; ld.param.u32 %r1, [d]; ld.param.u32 %r2, [idesc]; ld.param.u32 %r3, [at];
+    ld.param.u32 %r4, [sa]; ld.param.u32 %r5, [sb];
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 512;
+    mov.u32 %r6, %tid.x; setp.eq.u32 %p1, %r6, 0; @%p1 mbarrier.init.shared.b64 [bar], 1; bar.warp.sync -1;
+    @%p1 tcgen05.mma{ws}.cta_group::1.kind::{kind} [%r1], {operand}, %d2, %r2{more}, 1;
+    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [bar];
+    mbarrier.wait [bar], 0;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 0, 512;
+    ret;
+}}
+"""
+ONE_SM = load_machine("b200", ("chip.sms=1",))
+
+
+@functools.cache
+def sketch(kind: str, tensor: bool, ws: bool) -> emu.Kernel:
+    scaled = kind.startswith("mx")
+    name = f"{kind}.block_scale.block16" if kind == "mxf4nvf4" else f"{kind}.block_scale" if scaled else kind
+    more = ", [%r4], [%r5]" if scaled else ""
+    return emu.load(
+        text=SKETCH.format(kind=name, operand="[%r3]" if tensor else "%d1", more=more, ws=".ws" if ws else "")
+    )
+
+
+WORD32, WORD64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+NEAR = st.builds(
+    lambda lane, column: lane << 16 | column,
+    st.sampled_from((0, 16, 1, 32, 127)),
+    st.sampled_from((0, 1, 256, 384, 448, 500, 504, 511, 512)),
+)
+FIELDS = st.builds(
+    lambda start, lbo, sbo, code, base: start | lbo << 16 | sbo << 32 | 1 << 46 | base << 49 | code << 61,
+    *(st.integers(0, 0x3FFF) for _ in range(3)), st.sampled_from((0, 1, 2, 4, 6)), st.integers(0, 7),
+)  # fmt: skip
+SHAPES = st.builds(
+    lambda m, n, types, flags: m << 24 | n << 17 | types << 7 | flags << 13 | 0x10, st.sampled_from((2, 4, 8, 16)), st.integers(0, 40),
+    st.integers(0, 63), st.integers(0, 15),
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(KINDS), st.booleans(), st.booleans(), st.one_of(FIELDS, WORD64), st.one_of(FIELDS, WORD64), st.one_of(NEAR, WORD32),
+       st.one_of(SHAPES, WORD32), st.one_of(NEAR, WORD32), st.one_of(NEAR, WORD32), st.one_of(NEAR, WORD32))  # fmt: skip
+def test_any_operands_end_in_a_result_or_a_named_fault(kind, tensor, ws, a, b, d, idesc, at, sa, sb):
+    kernel = sketch(kind, tensor, ws and not kind.startswith("mx"))
+    result = emu.launch(
+        kernel, machine=ONE_SM, block=32, args=[a, b, d, idesc, at, sa, sb], shared_bytes=65536, max_cycles=100_000
+    )
+    rules = {f.rule for f in result.findings if f.severity == "fault"}
+    assert result.exit_code() == (6 if rules else 0)
+    assert rules <= {"TC101", "TC102", "TC103", "TC104", "TM101", "TM102"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from emu.state import TC_JOB
-from emu.units.tcgen05_math import D_F16, D_F32, D_S32, SCRATCH_BYTES, mma
+from emu.units.tcgen05_math import D_F16, D_F32, D_S32, SCRATCH_BYTES, mma, scale_value
 from emu.units.tensor_math import FAULT_A, FAULT_B, OK
 from isa.descriptors import ELEMENTS, matrix_descriptor
 from tests.emu.units.test_tensor_math import aligned, dot
@@ -454,3 +454,10 @@ def test_a_is_read_before_d_is_written():
 
 class Overlapping(Case):
     A = Case.D
+
+
+def test_scale_factors():
+    """Every byte, as ml_dtypes reads it."""
+    raw = np.arange(256, dtype=np.uint8)
+    for ue8m0, values_ in ((1, raw.view(ml_dtypes.float8_e8m0fnu)), (0, raw[:128].view(ml_dtypes.float8_e4m3fn))):
+        np.testing.assert_array_equal([scale_value(k, ue8m0) for k in range(len(values_))], values_.astype(np.float64))

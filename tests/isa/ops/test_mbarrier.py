@@ -21,7 +21,7 @@ ACCEPTED = {
     "mbarrier.arrive.shared::cta.b64 %rd5, [%r1], %r5;": ("SYNCS.ARRIVE", 0),
     "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r1];": ("SYNCS.ARRIVE", 0),
     "mbarrier.arrive.relaxed.cluster.shared::cta.b64 _, [%r1];": ("SYNCS.ARRIVE", 0),
-    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1], 2;": ("SYNCS.ARRIVE", 0),
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r1], 2;": ("SYNCS.ARRIVE", 0),
     "mbarrier.arrive.noComplete.shared.b64 %rd5, [%r1], 2;": ("SYNCS.ARRIVE", NO_COMPLETE),
     "mbarrier.arrive.noComplete.release.cta.shared::cta.b64 _, [%r1], %r5;": ("SYNCS.ARRIVE", NO_COMPLETE),
     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1+-8], 4096;": ("SYNCS.ARRIVE", barrier_word(-8, EXPECT_TX)),
