@@ -74,10 +74,7 @@ def collect(
         issue=Issue(selected=selected, idle=int(machine.value("sm.subpartitions")) * active - selected),
         lines=_lines(program, stalls),
     )
-    result.findings = [
-        Finding(rule="ASM", severity="info", location=program.name, message=w)
-        for w in (*program.warnings, *program.unwritten)
-    ]
+    result.findings = [Finding(rule="ASM", severity="info", location=program.name, message=w) for w in program.warnings]
     _ending(result, sms[-1], memory)
     result.outputs.update(memory.arrays)
     if chaos:

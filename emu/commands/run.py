@@ -248,6 +248,8 @@ def run_file(
     grid = extent("--grid", given["grid"])
     name, text = read_source(file)
     kernel = load_text(name, text, defines, given.get("entry"), given.get("order"))
+    for warning in kernel.program.unwritten:
+        print(f"warning: {warning}", file=sys.stderr)
     block = extent("--block", given["block"]) if "block" in given else kernel.program.block_hint
     if block is None:
         raise click.UsageError("give --block X[,Y[,Z]], the threads of a CTA: the kernel has no .reqntid")
