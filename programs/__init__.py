@@ -19,6 +19,7 @@ _CLASSES = {
     "fa1": "programs.attention_sync:FlashAttention1",
     "fa2": "programs.attention_sync:FlashAttention2",
     "fa3": "programs.attention:FlashAttention3",
+    "fa4": "programs.attention_fa4:FlashAttention4",
     "gemm": "programs.gemm:Gemm",
     "softmax": "programs.softmax:Softmax",
     "vector_add": "programs.vector_add:VectorAdd",

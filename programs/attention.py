@@ -180,7 +180,7 @@ class FlashAttention3(Attention):
     """Attention by `fa3.mptx`."""
 
     kernel = "fa3"
-    head_dims = (64, 128, 192, 256)
+    head_dims: ClassVar[tuple[int, ...]] = (64, 128, 192, 256)
 
     def validate(self) -> None:
         """ValueError for what the kernel does not do; sets the derived sizes."""
@@ -222,6 +222,12 @@ class FlashAttention3(Attention):
         tile, stages = self.tile, int(self.defines["STAGES"])
         rows, blocks = (2 * self.head_dim * n for n in (tile.rows, stages * tile.keys))
         return max(blocks, rows) + blocks + rows + tile.shared_p_bytes + 8 * (4 * stages + 3)
+
+    @property
+    def boxes(self) -> dict[str, int]:
+        """Rows of the boxes of each tensor map."""
+        keys = self.tile.keys // self.cluster
+        return {"q": self.tile.rows, "k": keys, "v": keys, "o": 64}
 
     def key_blocks(self, row_block: int) -> int:
         """Key blocks that the kernel walks for a tile."""
@@ -267,8 +273,7 @@ class FlashAttention3(Attention):
         lse = np.zeros((self.batch, self.heads, self.seqlen), np.float32)
         arrays = {"q": inputs["q"], "k": inputs["k"], "v": inputs["v"], "o": o, "lse": lse}
         tile, grid = self.tile, min(self.tiles, sms) // self.cluster * self.cluster
-        rows = {"q": tile.rows, "k": tile.keys // self.cluster, "v": tile.keys // self.cluster, "o": 64}
-        maps = [TensorMap(arrays[name], (BOX_COLUMNS, box, 1, 1), 128, AXES) for name, box in rows.items()]
+        maps = [TensorMap(arrays[name], (BOX_COLUMNS, rows, 1, 1), 128, AXES) for name, rows in self.boxes.items()]
         sizes = [np.uint32(n) for n in (self.seqlen, self.seqlen_k, self.heads, self.heads // self.heads_k, self.tiles)]
         scale = np.float32(self.softmax_scale(inputs) * math.log2(math.e))
         arrays["schedule"] = self.schedule(grid) if int(self.defines["SCHEDULE"]) else np.zeros(1, np.uint32)

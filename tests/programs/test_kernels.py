@@ -29,6 +29,20 @@ SWITCHES: dict[str, tuple[Define, ...]] = {
     "STAGES": (1, 2),
 }
 
+FA4_SWITCHES: dict[str, tuple[Define, ...]] = {
+    "HEAD_DIM": (64, 128),
+    "CAUSAL": (0, 1),
+    "DTYPE": ("f16", "bf16"),
+    "SCHEDULE": (0, 1),
+    "TILES": (1, 2),
+    "CORRECTION": (0, 1),
+    "RESCALE_LIMIT": (0, 8),
+    "EMULATE": (0, 6, 10, 16),
+    "EMULATE_FROM": (0, 1, 3),
+    "SPLIT_P": (0, 1),
+    "KV_STAGES": (0, 2),
+}
+
 
 def module(name: str, defines: dict[str, Define] | None = None) -> Module:
     path = programs.find(name).from_options().kernel_path
@@ -47,7 +61,7 @@ def instructions(body: tuple[Stmt, ...]) -> list[Instr]:
 
 def accept(ptxas: Ptxas, name: str, defines: dict[str, Define]) -> None:
     """ptxas takes the program, keeps everything in registers and has no advice about wgmma (C75xx)."""
-    accepted, messages = ptxas(to_ptx(module(name, defines)), "sm_90a", "-v")
+    accepted, messages = ptxas(to_ptx(module(name, defines)), "sm_100a" if name == "fa4" else "sm_90a", "-v")
     assert accepted, messages
     assert "0 bytes spill stores, 0 bytes spill loads" in messages, messages
     assert "C75" not in messages and "warning" not in messages.lower(), messages
@@ -90,6 +104,14 @@ def test_ptxas_takes_fa3(ptxas: Ptxas, defines: dict[str, Define]) -> None:
     accept(ptxas, "fa3", defines)
 
 
+@pytest.mark.parametrize("defines", [{}, *pairwise(FA4_SWITCHES)], ids=str)
+def test_fa4_combinations(ptxas: Ptxas, defines: dict[str, Define]) -> None:
+    (kernel,) = module("fa4", defines).kernels
+    roles = {"setup", "load", "store", "mma", "softmax", "correction", "epilogue"}
+    assert {i.role for i in instructions(kernel.body)} == roles
+    accept(ptxas, "fa4", defines)
+
+
 @pytest.mark.parametrize(
     ("name", "defines"),
     [
@@ -120,6 +142,11 @@ def test_ptxas_takes_the_others(ptxas: Ptxas, name: str, defines: dict[str, Defi
         ("fa3", {"KV_TILE": 100}, "multiple of 16"),
         ("fa3", {"KV_TILE": 208}, "240 registers of a thread hold 192 keys"),
         ("fa3", {"KV_TILE": 112, "SETMAXNREG": 0}, "168 registers of a thread hold 96 keys"),
+        ("fa4", {"KV_STAGES": 4}, r"needs 264416 bytes of shared memory, at most 232448"),
+        ("fa4", {"HEAD_DIM": 256}, "64 or 128"),
+        ("fa4", {"TILES": 3}, "1 or 2"),
+        ("fa4", {"EMULATE": 5}, "0 or even"),
+        ("fa4", {"RESCALE_LIMIT": 9}, "between 0 and 8"),
         ("gemm", {"STAGES": 4}, "needs 262208 bytes"),
         ("gemm", {"STAGES": 1}, "at least 2"),
         ("gemm", {"TILE_N": 96}, "64, 128, 192 or 256"),
@@ -151,6 +178,9 @@ def barrier_end(kernel: Kernel) -> int:
         ("fa3", {"P_SHARED": 1, "KV_TILE": 80}, {}),
         ("fa3", {"CONSUMERS": 3, "SPECIALIZE": 0}, {}),
         ("fa3", {"OVERLAP": 0}, {"head_dim": 64}),
+        *(("fa4", {}, {"head_dim": d, "causal": c}) for d in (64, 128) for c in (False, True)),
+        ("fa4", {"TILES": 1}, {}),
+        ("fa4", {"CORRECTION": 0, "KV_STAGES": 2}, {}),
         ("gemm", {}, {}),
         ("gemm", {"TILE_N": 128, "STAGES": 4}, {}),
         ("gemm", {}, {"dtype": "tf32"}),
@@ -164,14 +194,16 @@ def test_launch_agrees_with_the_kernel(name: str, defines: dict[str, Define], op
     expanded = module(name, problem.defines)
     (kernel,) = expanded.kernels
     launch = problem.launch(problem.make_inputs(), sms=4)
-    assert launch.shared_bytes == barrier_end(kernel)
+    assert launch.shared_bytes == barrier_end(kernel) + 8 * (name == "fa4")  # the address of Tensor Memory
     assert dict(kernel.performance)["reqntid"] == launch.block
     assert len(kernel.params) == len(launch.args)
     assert any(isinstance(i, VarDecl) and i.count is None for i in expanded.items)
     expected = {i.operands[2].value for i in instructions(kernel.body) if "expect_tx" in i.opcode}  # type: ignore[union-attr]
     boxes = [m.box_bytes for m in launch.args if isinstance(m, TensorMap)]
     columns = getattr(problem, "head_dim", 0) // 64
-    if name == "fa3":
+    if name == "fa4":
+        assert expected == {columns * boxes[0]} and len(set(boxes)) == 1
+    elif name == "fa3":
         assert expected == {columns * boxes[0], columns * boxes[1]} and boxes[1] == boxes[2]
     else:
         assert expected == {128 * (128 + problem.tile_n)}  # type: ignore[attr-defined]

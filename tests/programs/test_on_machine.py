@@ -1,4 +1,4 @@
-"""The programs on two SMs of the emulated H200: right results for ragged sizes, and no deadlock in any variant."""
+"""The programs on two SMs of the emulated H200 (fa4: B200): right results for ragged sizes, and no deadlock in any variant."""
 
 import itertools
 
@@ -34,7 +34,7 @@ VARIANTS: tuple[tuple[int, bool, dict[str, Define]], ...] = (
 def run(name: str, defines: dict[str, Define], **options: object) -> None:
     result = solve(
         programs.find(name).from_options(defines, **options),
-        load_machine("h200", ("chip.sms=2",)),
+        load_machine("b200" if name == "fa4" else "h200", ("chip.sms=2",)),
         max_cycles=1_000_000,
     )
     assert result.deadlock is None
@@ -71,6 +71,28 @@ def test_fa3_variants_of_head_dims(head_dim: int, causal: bool, defines: dict[st
 )
 def test_fa3_shapes(options: dict[str, object]) -> None:
     run("fa3", {}, **options)
+
+
+@pytest.mark.parametrize(
+    ("defines", "options"),
+    [
+        ({}, {"seqlen": 1, "seqlen_k": 1, "heads": 1}),
+        ({}, {"seqlen": 300, "seqlen_k": 427, "heads": 2, "inputs": "outlier"}),
+        ({}, {"seqlen": 300, "seqlen_k": 427, "heads": 2, "causal": True, "dtype": "bf16"}),
+        ({}, {"seqlen": 600, "seqlen_k": 200, "heads": 2, "heads_k": 1, "causal": True, "head_dim": 64}),  # rows without keys
+        ({"TILES": 1}, {"seqlen": 300, "heads": 2, "causal": True, "inputs": "outlier"}),
+        ({"CORRECTION": 0}, {"seqlen": 300, "seqlen_k": 400, "heads": 2, "inputs": "outlier", "dtype": "bf16"}),
+        ({"CORRECTION": 0, "TILES": 1, "EMULATE": 0}, {"seqlen": 200, "seqlen_k": 300, "heads": 2, "head_dim": 64, "causal": True}),
+        ({"EMULATE": 8, "EMULATE_FROM": 0, "RESCALE_LIMIT": 0}, {"seqlen": 300, "seqlen_k": 500, "heads": 2}),
+        ({"EMULATE": 6, "EMULATE_FROM": 0}, {"seqlen": 257, "seqlen_k": 513, "heads": 2, "head_dim": 64, "inputs": "outlier"}),
+        ({"SPLIT_P": 0, "KV_STAGES": 2, "RESCALE_LIMIT": 0}, {"seqlen": 600, "heads": 2, "heads_k": 1, "batch": 2, "causal": True}),
+        ({"SCHEDULE": 1, "EMULATE": 0}, {"seqlen": 129, "seqlen_k": 640, "heads": 2, "batch": 2, "dtype": "bf16"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_fa4(defines: dict[str, Define], options: dict[str, object]) -> None:
+    """Any lengths and masks, two tiles and more a CTA, every switch."""
+    run("fa4", defines, **options)
 
 
 @pytest.mark.parametrize(

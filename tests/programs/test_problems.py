@@ -16,6 +16,7 @@ SMALL = {
     "fa1": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "fa2": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "fa3": {"seqlen": 150, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
+    "fa4": {"seqlen": 300, "seqlen_k": 40, "heads": 4, "heads_k": 2, "batch": 2},
     "gemm": {"m": 150, "n": 264, "k": 72},
     "softmax": {"rows": 9, "cols": 100},
     "vector_add": {"n": 1000},
@@ -122,7 +123,7 @@ def test_launch(name: str) -> None:
     assert problem.flops > 0 and problem.shape
 
 
-@pytest.mark.parametrize("name", ["fa3", "gemm"])
+@pytest.mark.parametrize("name", ["fa3", "fa4", "gemm"])
 def test_persistent_grid(name: str) -> None:
     problem = programs.find(name).from_options(**SMALL[name])
     inputs = problem.make_inputs()
@@ -187,6 +188,7 @@ def test_sizes_of_inputs(name: str) -> None:
         ("fa3", {"dtype": "fp8"}, "one of fp16, bf16"),
         ("fa3", {"defines": {"HEAD_DIM": 64}}, "HEAD_DIM follows from the option head_dim"),
         ("fa3", {"defines": {"CAUSAL": 1}}, "CAUSAL follows from the option causal"),
+        ("fa4", {"head_dim": 256}, "head_dim must be one of 64, 128, not 256"),
         ("gemm", {"defines": {"DTYPE": "bf16"}}, "DTYPE follows from the option dtype"),
         ("gemm", {"dtype": "fp64"}, "fp16, bf16, tf32"),
         ("gemm", {"m": 0}, "at least 1"),
