@@ -89,6 +89,7 @@ SERVER = np.dtype(
     align=True,
 )
 L2, HBM, WRITES = range(3)  # servers
+ATOMIC_WORDS = 1024  # addresses of atomics told apart, by their lower bits
 
 # A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never); cycle of its last fetch.
 LINE_STATE = np.dtype([("fill", u32), ("when", u32)])
@@ -127,6 +128,7 @@ CHIP = np.dtype(
         ("peers", i32),  # as in SM
         ("slots", i32),  # CTAs of an SM
         ("cluster_at", i64),  # CLUSTER by team and slot
+        ("atomic_free", i64, (ATOMIC_WORDS,)),  # cycle, in 256ths, from which on L2 takes an atomic on an address
         ("sampled", i32),  # SMs stand for others, whose parts in L2 and HBM are given
     ],
     align=True,

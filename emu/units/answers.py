@@ -16,6 +16,7 @@ from emu.chip_state import (
     ASK_PEER,
     ASK_REPLY,
     ASK_SEND,
+    ATOMIC_WORDS,
     CLUSTER,
     MESSAGE_BYTES,
     MESSAGE_DATA,
@@ -133,17 +134,27 @@ def answer_store(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
 
 @compiled
 def answer_atomic(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
-    """atom, red: lane after lane; lanes with one address wait for one another in L2."""
+    """atom, red: lane after lane; those on one address, of any warp, wait for one another in L2."""
     W = warps_of(S.warp_at, WARP_SLOTS)[r.warp]
     I = instrs_of(S.instr_at, S.npc)[r.pc]
     moved, missed, late = lines_of(H, S, C, r, 0)
     line, late = supply(H, S, r.bytes, min(r.bytes, moved * LINE), missed, late, r.time)
+    when = max(r.port, r.time + line) + late
+    each = atomic.word_cost(C, I)
+    held = C.l2_atomic_return_cy256 if I.nd else each
+    start = when << 8
     for lane in range(32):
         if (r.mask >> lane) & 1:
+            start = max(start, H.atomic_free[(r.address[lane] >> 2) & (ATOMIC_WORDS - 1)])
+    for lane in range(32):
+        if (r.mask >> lane) & 1:
+            word = (r.address[lane] >> 2) & (ATOMIC_WORDS - 1)
+            H.atomic_free[word] = max(when << 8, H.atomic_free[word]) + held
             atomic.change(S, W, I, data, host_of(S, r.address[lane]), lane, 1)
     if I.nd:
-        latency = C.l2_latency_cy + C.l2_atomic_cy * (r.job - 1)
-        known(S, C, W, I, r, max(r.port, r.time + line) + late + latency)
+        crowd, lines = r.job & 255, r.job >> 8
+        done = start + each * (crowd - 1) + C.l2_atomic_line_cy256 * (lines - 1)
+        known(S, C, W, I, r, (done >> 8) + C.l2_latency_cy)
 
 
 @compiled

@@ -1,8 +1,9 @@
 """Atomic operations on global, generic and shared memory (PTX ISA 9.7.13.5, 9.7.13.7).
 
 Values change lane after lane in ascending order: of shared memory at issue, of global memory when the chip answers.  A
-global atomic goes to L2 and back; lanes that hit one address are served one after the other there.  In shared memory integers have an instruction of their own; other types
-are loops of a load and a compare-and-swap, one turn for each lane that hits the same address.
+global atomic leaves the SM in a pass for each 128-byte line, or for each lane on one address; L2 serves an address at a time.
+In shared memory integers have an instruction of their own; other types are loops of a load and a compare-and-swap, one turn
+for each lane in the most crowded bank.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from emu.units.common import (
     get64,
     signed32,
 )
-from emu.units.global_memory import ask, checked, sectors_of
+from emu.units.global_memory import SECTOR, checked, sectors_of
 from emu.units.memory import shared_host, touch
 from emu.units.peers import access, lanes_elsewhere, mark_mixed, room
-from emu.units.requests import data_at, requests_of
+from emu.units.requests import data_at, request, requests_of
 from emu.units.sharing import port_cost
 from isa.bits import BF16, F16, F32, F64
 from isa.ops.atomic import BYTES, OPERATIONS, TYPES
@@ -314,6 +315,25 @@ def bank_ways(W: Any, row: int, m: int, offset: int) -> int:
 
 
 @compiled
+def word_cost(C: Any, I: Any) -> int:
+    """Cycles, in 256ths, that L2 needs for a lane on an address that another one hits too."""
+    kind = (I.imm >> 36) & 15
+    return C.l2_atomic_float_cy256 if kind >= TF32 and kind <= TBF16X2 else C.l2_atomic_cy256
+
+
+@compiled
+def lines_hit(W: Any, row: int, offset: int, m: int) -> int:
+    """128-byte lines of an access; neighbouring lanes share them."""
+    lines, previous = 0, -1
+    for lane in range(32):
+        if (m >> lane) & 1:
+            line = (get64(W, row, lane) + offset) >> 7
+            lines += line != previous
+            previous = line
+    return lines
+
+
+@compiled
 def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """atom and red on shared memory."""
     if m == 0:
@@ -322,7 +342,7 @@ def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     ways = bank_ways(W, I.a, m, offset)
     kind, op = (I.imm >> 36) & 15, (I.imm >> 32) & 15
     looped = not (kind == U32 or kind == S32 or (op >= EXCH and kind == U64))
-    turns = crowd(W, I.a, offset, m, 0) if looped else 1
+    words = ways - crowd(W, I.a, offset, m, 0) if looped else 0  # others in that bank: the loads of the loop conflict
     taken = take(S, W, I)
     for lane in range(32):
         if (m >> lane) & 1:
@@ -331,7 +351,13 @@ def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 return DEFAULT
             change(S, W, I, taken, host, lane, 0)
             touch(S, host, width)
-    return I.latency * turns + port_cost(S, C, t, ways, min(I.nd, 1), 0) + C.wavefront_cy * (ways - 1)
+    if looped:
+        spent = I.latency * ways + C.wavefront_cy * (words * (words + 1) // 2)
+        spent += port_cost(S, C, t, ways, min(I.nd, 1), 1)
+        W.dep_ready = max(W.dep_ready, t + spent)  # the warp itself goes round
+        return spent
+    waves = 2 * ways if op == CAS else ways  # two operands
+    return I.latency + port_cost(S, C, t, waves, min(I.nd, 1), 1) + C.wavefront_cy * (waves - 1)
 
 
 @compiled
@@ -341,9 +367,19 @@ def global_lanes(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if not checked(S, W, I.a, offset, m, width, 1):
         return 0
     take(S, W, I)
-    k = ask(S, C, W, ASK_ATOMIC, m, width, sectors_of(W, I.a, offset, m, width), t)
+    most, lines = crowd(W, I.a, offset, m, 1), lines_hit(W, I.a, offset, m)
+    lanes = 0
+    for lane in range(32):
+        lanes += (m >> lane) & 1
+    values = 4 * int(I.ns) * lanes  # bytes that go out
+    each = C.atomic_return_pass_cy256 if I.nd and lines > 1 else 256
+    S.store_free = max(t << 8, S.store_free) + max(max(most, lines) * each, values * C.atomic_kb_cy256 >> 10)
+    k = request(S, C, ASK_ATOMIC, t)
     r = requests_of(S.log_at, REQUESTS)[k]
-    r.job = crowd(W, I.a, offset, m, 1)
+    r.port = S.store_free >> 8
+    S.hold = max(S.hold, r.port - C.store_queue_cy)
+    r.warp, r.pc, r.mask, r.width = W.slot, W.pc, m, width
+    r.bytes, r.job = sectors_of(W, I.a, offset, m, width) * SECTOR, most | lines << 8
     for lane in range(32):
         r.address[lane] = get64(W, I.a, lane) + offset
     return PENDING - t

@@ -146,6 +146,14 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 
 @compiled
+def membar(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """A fence for others than the CTA: it waits until the SM's last stores are known to have arrived."""
+    fence(S, C, W, I, t, m)
+    W.dep_ready = max(W.dep_ready, S.stored + (I.latency * C.fence_stored256 >> 8))
+    return DEFAULT
+
+
+@compiled
 def warpsync(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """bar.warp.sync: lanes of the mask must be here together (paths join at post-dominators)."""
     members(S, W, I.a, m)

@@ -76,7 +76,7 @@ def match(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """The lanes with the same value (any), or all lanes if every one has it (all)."""
     if not members(S, W, ld16(S.list_at + 2 * I.list), m):
         return DEFAULT
-    equal_to_first, lead = 0, first_lane(m)
+    equal_to_first, lead, values = 0, first_lane(m), 0
     found = W.row_at + S.shuffle_row * 128  # a result may overwrite the values
     for lane in range(32):
         if not (m >> lane) & 1:
@@ -89,12 +89,15 @@ def match(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 same |= (x == mine) << other
         if lane == lead:
             equal_to_first = same
+        values += first_lane(same) == lane
         if not I.imm & MATCH_ALL:
             st32(found + lane * 4, same)
     if not I.imm & MATCH_ALL:
         for lane in range(32):
             if (m >> lane) & 1:
                 st32(W.row_at + I.d * 128 + lane * 4, ld32(found + lane * 4))
+    values = 1 if I.imm & MATCH_ALL else values
+    further = int(C.match_value_cy256 * (values - 1) >> 8)
     if I.imm & MATCH_ALL:
         agree = equal_to_first == m
         if I.flags & HAS_D:
@@ -104,4 +107,4 @@ def match(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         if I.pd:
             at = W.pred_at + I.pd * 4
             st32(at, (ld32(at) & ~m) | (m if agree else 0))
-    return int(I.latency) + return_cost(S, C, t, 1)
+    return int(I.latency) + further + return_cost(S, C, t, 2 * values - 1)

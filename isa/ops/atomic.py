@@ -22,10 +22,13 @@ _DOC = "imm: atomic word; sources: values, then those of the comparison; results
 ATOM = unit("ATOM", "UL->L", "atom", "atom_generic", _DOC, "loads", "stores")
 ATOMG = unit("ATOMG", "UL->L", "atom", "atom_global", _DOC, "loads", "stores")
 ATOMS = unit("ATOMS", "uL->L", "atoms", "atom_shared", _DOC, "loads", "stores")
+ATOMS_CAS = unit("ATOMS.CAS", "uL->L", "atoms_cas", "atom_shared", _DOC, "loads", "stores")
 ATOMS_CAST = unit("ATOMS.CAST.SPIN", "uL->L", "atoms_cast", "atom_shared", _DOC, "loads", "stores")
 RED = unit("RED", "UL->", "red", "atom_generic", _DOC, "stores")
 REDG = unit("REDG", "UL->", "red", "atom_global", _DOC, "stores")
 REDS = unit("REDS", "uL->", "atoms", "atom_shared", _DOC, "stores")
+ATOMS_CAST64 = unit("ATOMS.CAST.SPIN.64", "uL->L", "atoms_cast64", "atom_shared", _DOC, "loads", "stores")
+REDS_CAST64 = unit("REDS.CAST.SPIN.64", "uL->", "atoms_cast64", "atom_shared", _DOC, "stores")
 REDS_CAST = unit("REDS.CAST.SPIN", "uL->", "atoms_cast", "atom_shared", _DOC, "stores")
 _MICROS: dict[str, tuple[tuple[Micro, Micro], tuple[Micro, Micro]]] = {
     "atom": ((ATOM, ATOMG), (ATOMS_CAST, ATOMS)),
@@ -86,6 +89,10 @@ def _emit(e: Emitter, m: Match, operation: str, type: str, *sources: Value | lis
     shared = m["SPACE"].startswith("shared") and not remote
     generic_or_cast, direct = _MICROS[opcode][shared]
     native = type in NATIVE or (operation in ("exch", "cas") and size == 8)
+    if shared and operation == "cas":
+        direct = ATOMS_CAS
+    if shared and size > 4:
+        generic_or_cast = ATOMS_CAST64 if opcode == "atom" else REDS_CAST64
     micro = direct if (native if shared else m["SPACE"] == "global") else generic_or_cast
     rows = [row for values in lists for value in values for row in _rows(e, value, size)]
     at = generic_of(e, m.a) if remote else m.a  # of the cluster by its generic address, as ptxas has it

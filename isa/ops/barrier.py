@@ -20,7 +20,7 @@ B2R = unit(
     "B2R.RESULT", "->u", "b2r", "barrier_result", "threads whose predicate held at the warp's last barrier", "barrier"
 )
 B2R_PRED = unit(
-    "B2R.RESULT.PRED", "->p", "b2r", "barrier_result", "imm 1: it held for all of them, 2: for any", "barrier"
+    "B2R.RESULT.PRED", "->p", "b2r_pred", "barrier_result", "imm 1: it held for all of them, 2: for any", "barrier"
 )
 ALL, ANY = 1, 2
 

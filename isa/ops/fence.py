@@ -10,12 +10,12 @@ from isa.micro import Micro, unit
 from isa.registry import Emitter, Match, instruction
 
 
-def _fence(name: str, timing: str) -> Micro:
-    return unit(name, "->", timing, "fence", "orders memory; no value changes", "barrier")
+def _fence(name: str, timing: str, routine: str = "fence") -> Micro:
+    return unit(name, "->", timing, routine, "orders memory; no value changes", "barrier")
 
 
 MEMBAR = {
-    (kind, scope): _fence(f"MEMBAR.{kind}.{scope}", timing)
+    (kind, scope): _fence(f"MEMBAR.{kind}.{scope}", timing, "fence" if scope == "CTA" else "membar")
     for kind in ("ALL", "SC")
     for scope, timing in (("CTA", "fence_cta"), ("GPU", "fence_gpu"), ("SYS", "fence_sys"))
 }

@@ -23,6 +23,7 @@ FAMILIES = {
     "chip": "tools.calibrate.chip",
     "mma": "tools.calibrate.mma",
     "cluster": "tools.calibrate.cluster",
+    "atomics": "tools.calibrate.atomics",
 }
 
 

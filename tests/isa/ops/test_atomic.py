@@ -83,9 +83,9 @@ def test_rejected(instructions, text):
         ("red.global.add.f32 [%rd1+-4], %f1;", "REDG", atomic_word(-4, "add", "f32")),
         ("red.add.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};", "RED", atomic_word(0, "add", "f32", 4)),
         ("atom.shared.xor.b32 %r1, [%r9], %r2;", "ATOMS", atomic_word(0, "xor", "u32")),
-        ("atom.shared.cas.b64 %rd1, [%r9], %rd2, %rd3;", "ATOMS", atomic_word(0, "cas", "u64")),
+        ("atom.shared.cas.b64 %rd1, [%r9], %rd2, %rd3;", "ATOMS.CAS", atomic_word(0, "cas", "u64")),
         ("atom.shared.add.f32 %f1, [%r9], %f2;", "ATOMS.CAST.SPIN", atomic_word(0, "add", "f32")),
-        ("red.shared.add.u64 [%r9], %rd2;", "REDS.CAST.SPIN", atomic_word(0, "add", "u64")),
+        ("red.shared.add.u64 [%r9], %rd2;", "REDS.CAST.SPIN.64", atomic_word(0, "add", "u64")),
     ],
 )
 def test_words(instructions, text, name, word):
