@@ -13,11 +13,13 @@ from typing import Any
 from numba import njit
 from numba.extending import register_jitable
 
+from emu.chip_state import P_ARRIVE, REQUESTS, SENDING
 from emu.compiled import compiled
-from emu.raw import ld8, ld16, ld32, ld64
+from emu.raw import ld8, ld16, ld32, ld64, st32
 from emu.state import NEVER, TC_COMMIT, TC_COPY, TC_MMA, TC_RING, TC_SHIFT, WARP_SLOTS
 from emu.units.common import (
     DEFAULT,
+    F_COPY_RANKS,
     F_MBAR_ARRIVALS,
     F_MBAR_INVALID,
     F_TC_IDESC,
@@ -35,8 +37,10 @@ from emu.units.common import (
     signed32,
     warps_of,
 )
-from emu.units.history import E_ARRIVE, record
+from emu.units.history import E_ARRIVE, E_SENT, record, record_of
 from emu.units.mbarrier import cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.peers import OFFSET, peer_id, rank_in, send
+from emu.units.requests import data_at, requests_of
 from emu.units.tcgen05_copy import (
     CHUNK,
     FOURS,
@@ -67,10 +71,12 @@ from isa.descriptors import (
     rows_of,
     types_of,
 )
+from isa.program import RANK_BIT
 
 for _function in descriptors.MACHINE:
     register_jitable(_function)
 OPERAND_BYTES = 32  # of K of a row of A or a column of B: every kind (9.7.16.2.1)
+EVERY = 1 << 32  # of a commit's immediate: a mask of CTAs is given
 A_COLUMNS = 8  # of A in Tensor Memory: as many bytes
 SCALE_ROWS = 32  # rows whose scales share a column (9.7.16.10.7)
 
@@ -176,13 +182,26 @@ def tcgen05_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return RETRY
     for lane in range(32):
         if (m >> lane) & 1:
-            k = cell(S, W, lane, get32(W, I.a, lane) + signed32(I.imm), 1)
-            if k < 0:
-                return DEFAULT
             J = command(S, W, TC_COMMIT, lane)
-            J.mbar = k
+            if not addressed(S, W, I, lane, J):
+                return DEFAULT
             enter(S, W, J, t, 0, 1, 0)
     return DEFAULT
+
+
+@compiled
+def addressed(S: Any, W: Any, I: Any, lane: int, J: Any) -> bool:
+    """Fill in the mbarriers of a commit: a place in a CTA, and the ranks of the CTAs that have them; False after a fault."""
+    address = get32(W, I.a, lane) + signed32(I.imm)
+    me, all_ = rank_in(W.window), max(S.peers, 1)
+    ranks = get32(W, I.b, lane) & 0xFFFF if I.imm & EVERY else 1 << (rank_in(address) if S.peers else me)
+    if ranks >> all_ and S.peers or not S.peers and ranks & ~(1 << me):
+        fault(S, W, F_COPY_RANKS, lane, ranks, all_)
+        return False
+    J.a = ranks & ~(1 << me)
+    J.b = ranks >> me & 1
+    J.mbar = cell(S, W, lane, (address & OFFSET) + W.window if S.peers else address, J.b)
+    return bool(J.mbar >= 0)
 
 
 @compiled
@@ -266,17 +285,40 @@ def move(S: Any, C: Any, W: Any, J: Any) -> None:
 
 @compiled
 def arrive(S: Any, C: Any, W: Any, J: Any, t: int) -> None:
-    """A commit is complete: one arrival."""
-    k = J.mbar
-    address = (k << 3) - ctas_of(S.cta_at, S.cta_slots)[J.cta].smem_base
-    word = ld64(S.mbar_at + k * 8)
-    if not ld8(S.live_at + k):
+    """A commit is complete: one arrival, on the same mbarrier of each CTA that it names.
+
+    Messages to other CTAs may have to wait for room; then the commit is complete later.
+    """
+    address = (J.mbar << 3) - ctas_of(S.cta_at, S.cta_slots)[J.cta].smem_base
+    if J.a:
+        oldest = ld64(S.sent_at + 8 * (S.sent + S.peers & SENDING - 1)) if S.sent >= SENDING else 0
+        if oldest > t:
+            J.finish = oldest
+            return
+        tell_others(S, C, W, J, address, t)
+    if J.b and not ld8(S.live_at + J.mbar):
         fault(S, W, F_MBAR_INVALID, J.lane, address, 0)
-    elif pending_of(word) == 0:
-        fault(S, W, F_MBAR_ARRIVALS, J.lane, address, 1)
-    else:
+    elif J.b:
+        word = ld64(S.mbar_at + J.mbar * 8)
+        if pending_of(word) == 0:
+            fault(S, W, F_MBAR_ARRIVALS, J.lane, address, 1)
+            return
         record(S, W, E_ARRIVE, J.pc, address, 1, t)
-        settle(S, C, W, k, make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word)), t)
+        settle(S, C, W, J.mbar, make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word)), t)
+
+
+@compiled
+def tell_others(S: Any, C: Any, W: Any, J: Any, address: int, t: int) -> None:
+    """The arrivals of a commit on mbarriers of other CTAs: messages, which take the time of a remote arrival."""
+    own = ctas_of(S.cta_at, S.cta_slots)[J.cta].id
+    for rank in range(S.peers):
+        if J.a >> rank & 1:
+            k = send(S, C, W, P_ARRIVE, rank, 1 << J.lane, t, t + C.peer_arrive_cy)
+            r = requests_of(S.log_at, REQUESTS)[k]
+            r.pc, r.width, r.bytes = J.pc, 8, 0
+            r.address[J.lane] = rank << RANK_BIT | address
+            st32(data_at(S, k) + 4 * J.lane, 1)
+            record_of(S, peer_id(S, W, rank), own, W.index, E_SENT | E_ARRIVE, J.pc, address, 1, t)
 
 
 @compiled
@@ -292,6 +334,8 @@ def advance(S: Any, C: Any, t: int) -> int:
             multiply(S, C, W, J)
         elif J.what == TC_COMMIT:
             arrive(S, C, W, J, t)
+            if J.finish > t:
+                break
         else:
             move(S, C, W, J)
         if S.fault:

@@ -19,7 +19,16 @@ UTCMMA = unit(
 UTCMMA_TS = unit(
     "UTCMMA.TS", "uUpL->", "tcgen05_mma", "tcgen05_mma", f"A, descriptor of B, enable-input-d, {_DOC}", "barrier"
 )
+EVERY = 1 << 32
 UTCBAR = unit("UTCBAR", "u->", "tcgen05_commit", "tcgen05_commit", "mbarrier; imm: byte offset", "barrier")
+UTCBAR_MULTICAST = unit(
+    "UTCBAR.MULTICAST",
+    "uu->",
+    "tcgen05_commit",
+    "tcgen05_commit",
+    "mbarrier, mask of CTAs; imm: byte offset, bit 32",
+    "barrier",
+)
 
 COLLECTOR = ("discard", "lastuse", "fill", "use")
 _SETS = {
@@ -31,7 +40,7 @@ _SETS = {
 _TYPES = {
     "d_tmem": "tmem", "a_tmem": "tmem", "scale_a_tmem": "tmem", "scale_b_tmem": "tmem", "a_desc": "desc", "b_desc": "desc",
     "idesc": "u32", "enable_input_d": "pred", "scale_input_d": "imm", "disable_output_lane": "vec:u32:4", "mbar": "shared",
-    "zero_column_mask_desc": "b64",
+    "zero_column_mask_desc": "b64", "cta_mask": "b16",
 }  # fmt: skip
 _HINT = "a collector buffer saves reading an operand again, which the model does not take time for"
 _IGNORED = {word: _HINT for name in ("COLLECTOR", "BUFFER") for word in _SETS[name]}
@@ -143,9 +152,20 @@ def mma_ws(e: Emitter, m: Match) -> None:
     _emit(e, m, [], ws=True)
 
 
-@instruction(
-    "tcgen05.commit.cta_group::1.mbarrier::arrive::one{.shared::cluster}.b64 [mbar];", types=_TYPES, targets=FAMILY
-)
+_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one{.shared::cluster}"
+
+
+@instruction(f"{_COMMIT}.b64 [mbar];", types=_TYPES, targets=FAMILY)
+@instruction(f"{_COMMIT}.multicast::cluster.b64 [mbar], cta-mask;", types=_TYPES, targets=FAMILY)
 def commit(e: Emitter, m: Match) -> None:
-    """One arrival on an mbarrier when all earlier tcgen05.mma, cp and shift of the thread are complete (PTX ISA 9.7.16.12.1)."""
-    e(UTCBAR, None, m.mbar.base, imm=offset_of(e, m.mbar))
+    """One arrival on an mbarrier when all earlier tcgen05.mma, cp and shift of the thread are complete (PTX ISA 9.7.16.12.1).
+
+    With a mask the mbarriers at the same place of all CTAs of the cluster that it names get one each.
+    """
+    offset = offset_of(e, m.mbar)
+    if not m.has(".multicast::cluster"):
+        e(UTCBAR, None, m.mbar.base, imm=offset & 0xFFFFFFFF)
+        return
+    if isinstance(m.cta_mask, Const):
+        raise e.error("the mask of CTAs is a 16-bit register", operand=m.operand("cta_mask"))
+    e(UTCBAR_MULTICAST, None, m.mbar.base, m.cta_mask, imm=offset & 0xFFFFFFFF | EVERY)

@@ -37,8 +37,8 @@ MISSING = re.compile(
 TAKEN_FOR_MISTAKES = re.compile(r"shared::cluster\.shared::cta")  # an error instead: all of their words are known
 # What ptxas refuses for reasons that the assembler here does not look into.
 TOLERATED = re.compile(r"cvta\.const\.u64 %rd1, gg;|cvta\.shared\.u64 %rd1, stack\+4;")
-# Of tcgen05: pairs of CTAs, sparse and shifted A, masks of columns, arrivals in other CTAs.
-UNPAIRED = re.compile(r"cta_group::2|\.sp\.|\.ashift|multicast|\.ws\..*, %rd3;")
+# Of tcgen05: pairs of CTAs, sparse and shifted A, masks of columns.
+UNPAIRED = re.compile(r"cta_group::2|\.sp\.|\.ashift|\.ws\..*, %rd3;")
 SM_86 = re.compile(r"m(in|ax).*\.xorsign")  # from sm_86 on, which is read as sm_80
 
 

@@ -51,6 +51,8 @@ REJECTED = [
     f"{MMA} {AB}, %p1;",
     f"tcgen05.mma.ws.cta_group::1.kind::f16 {AB}, {MASK}, %p1;",
     f"tcgen05.mma.ws.cta_group::1.kind::f16.collector::a::fill {AB}, %p1;",
+    f"{COMMIT}.multicast::cluster.b64 [%r1], 3;",
+    f"{COMMIT}.multicast::cluster.b64 [%r1], %r3;",
     f"{COMMIT}.shared::cta.b64 [%r1];",
     f"{COMMIT}.shared::cluster [%r1];",
 ]
@@ -59,7 +61,6 @@ UNSUPPORTED = [
     f"{MMA}.kind::f16.ashift {TB}, %p1;",
     "tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r6], %r2, %p1;",
     "tcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%r1];",
-    f"{COMMIT}.multicast::cluster.b64 [%r1], %h1;",
 ]
 
 
@@ -100,6 +101,13 @@ def test_words(instructions, text):
 def test_commits(instructions, text):
     (op,) = instructions.lower(text, "sm_100a")
     assert (op.micro.name, op.imm) == ("UTCBAR", COMMITS[text])
+
+
+def test_a_commit_to_several_ctas(instructions, ptxas):
+    text = f"{COMMIT}.shared::cluster.multicast::cluster.b64 [%r1+8], %h1;"
+    (op,) = instructions.lower(text, "sm_100a")
+    assert (op.micro.name, op.imm) == ("UTCBAR.MULTICAST", 1 << 32 | 8)
+    assert assembled(instructions, ptxas, text)[0]
 
 
 @pytest.mark.parametrize("enable, kind", [("0", PredConst(False)), ("2", PredConst(True)), ("!%p1", NotPred)])
