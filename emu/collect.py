@@ -15,6 +15,7 @@ from emu.explain import explain_deadlock, explain_fault
 from emu.explain.chaos import perturbations
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
+from emu.printed import printed
 from emu.result import ChaosRun, Finding, Issue, Line, Result
 from emu.sm import Shape, StreamingMultiprocessor
 from emu.stalls import Reason
@@ -76,6 +77,7 @@ def collect(
     )
     result.findings = [Finding(rule="ASM", severity="info", location=program.name, message=w) for w in program.warnings]
     _ending(result, sms[-1], memory)
+    result.printed = printed(program, memory)
     result.outputs.update(memory.arrays)
     if chaos:
         result.perturbations.extend(perturbations(sms))

@@ -161,6 +161,13 @@ class MemoryMap:
             lines += size // LINE + 2
         return table, lines
 
+    def bytes_at(self, address: int, most: int) -> bytes | None:
+        """Up to `most` bytes from an address on, as far as its array goes; None when there is none."""
+        for base, size, host, _ in self._ranges:
+            if base <= address < base + size:
+                return ctypes.string_at(host + address - base, min(most, base + size - address))
+        return None
+
     def writable(self) -> list[np.ndarray]:
         """The bytes of every segment that a program may write."""
         ranges = [(host, size) for _, size, host, writable in self._ranges if writable and size]

@@ -151,7 +151,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     `cycles` are the most SM-active cycles of any SM, `cycles_elapsed` include launch and drain; `pipes`
     are busy fractions of the active cycles; `instruction_mix` is role -> pipe -> warp instructions;
     `stalls` is role -> reason -> warp-cycles; `host_seconds` are spent in the compiled core only.
-    `outputs` (array arguments by name) is kept beside the JSON, not in it.
+    `printed` is the text of vprintf.  `outputs` (array arguments by name) is kept beside the JSON, not in it.
     """
 
     schema: int = SCHEMA
@@ -181,6 +181,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     deadlock: Deadlock | None = None
     chaos: ChaosRun | None = None
     lines: list[Line] = []
+    printed: str = ""
 
     def __repr__(self) -> str:
         state = "".join(

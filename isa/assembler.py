@@ -17,6 +17,7 @@ from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.expand import expand
 from isa.layout import Layout
 from isa.lowering import Lowering
+from isa.printf import with_printf
 from isa.program import Program
 from isa.registers import PREDICATES, allocate
 from isa.schedule import Weights, schedule
@@ -92,7 +93,7 @@ def assemble_module(module: Module, text: str, *, kernel: str | None = None, ord
     registry.load()
     sources = _Sources(module.file, text)
     try:
-        return Assembly(module, _programs(module, kernel, sources, order))
+        return Assembly(module, _programs(with_printf(module), kernel, sources, order))
     except AssemblyError as error:
         error.diagnostics = [replace(d, source=d.source or sources.line(d.pos)) for d in error.diagnostics]
         raise

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from isa.declarations import type_bytes
 from isa.errors import AssemblyError, Diagnostic
 from isa.operands import Symbol, constant
+from isa.printf import ROOM
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
 from isa.registry import ALL_TARGETS
 from isa.syntax import Block, Float, Function, Instr, Int, Kernel, Module, Param, Stmt, Sym, VarDecl
@@ -44,7 +45,7 @@ class Layout:
         variables = [item for item in module.items if isinstance(item, VarDecl)]
         bodies = [kernel.body, *(f.body for f in _called(kernel.body, self.functions).values() if f.body)]
         inside = [decl for body in bodies for decl in _variables(body)]
-        for decl in sorted([*variables, *inside], key=lambda v: v.count is None):
+        for decl in sorted([*variables, *inside], key=lambda v: (v.count is None, v.name == ROOM)):
             self._placed[id(decl)] = self._place(decl)
         self.symbols |= {v.name: self.place(v) for v in variables}
         for param in kernel.params:
@@ -127,9 +128,11 @@ class Layout:
     def _fits(self, decl: VarDecl, size: int) -> None:
         if decl.space not in MOST:
             raise AssemblyError([Diagnostic(decl.pos, f".{decl.space} variables are not supported")])
-        used = {"shared": self._ends["shared"] - SHARED_BASE, "local": self._ends["local"]}.get(
-            decl.space, len(self.image)
-        )
+        used = {
+            "shared": self._ends["shared"] - SHARED_BASE,
+            "local": self._ends["local"],
+            "const": sum(size for _, size in self.constants),
+        }.get(decl.space, len(self.image))
         if used + size > MOST[decl.space]:
             message = f"'{decl.name}' has {size:,} bytes, .{decl.space} variables have {MOST[decl.space]:,} together"
             raise AssemblyError([Diagnostic(decl.pos, message, "pass large arrays as arguments of the launch")])

@@ -309,6 +309,8 @@ def report(result: Result, json_file: str | None) -> None:
         return
     if json_file:
         Path(json_file).write_text(result.to_json() + "\n")
+    if result.printed:
+        print(result.printed, end="" if result.printed.endswith("\n") else "\n")
     from rich.console import Console
 
     from emu.views.mix import mix
