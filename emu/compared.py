@@ -28,7 +28,7 @@ FIGURES = Path(__file__).with_name("published.toml")
 GENERATIONS = ("fa1", "fa2", "fa3", "fa4")
 MACHINES = ("a100", "h200", "b200")
 TOKENS, HIDDEN = 16384, 2048  # of a shape, as in the FlashAttention papers: batch * seqlen, heads * head_dim
-ONE_TARGET = {"sm_90a": "wgmma exists on sm_90a only", "sm_100a": "tcgen05 exists on sm_100a only"}
+ONE_TARGET = {"sm_90a": "wgmma exists on sm_90a only", "sm_100": "tcgen05 exists on sm_100 only"}
 MMA_FLOP, SUBPARTITIONS = 2 * 16 * 8 * 16, 4  # of an mma.sync m16n8k16
 FASTEST = "1e6"  # bytes a cycle, or GB/s: no limit
 # Bottlenecks that can be taken away, and how; the machine's other numbers stay.

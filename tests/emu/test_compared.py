@@ -81,7 +81,7 @@ def test_why_not() -> None:
     reasons = {
         ("fa3", "b200"): "wgmma exists on sm_90a only",
         ("fa3", "a100"): "wgmma exists on sm_90a only",
-        ("fa4", "h200"): "tcgen05 exists on sm_100a only",
+        ("fa4", "h200"): "tcgen05 exists on sm_100 only",
     }
     for (name, machine), reason in reasons.items():
         if name in programs.names():
