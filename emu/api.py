@@ -19,7 +19,7 @@ from emu.machine import Machine, load_machine
 from emu.memory_map import LaunchError, MemoryMap, must_fit
 from emu.numerics import FAST, MODES, SILICON, unknown
 from emu.order import scheduling
-from emu.representative import PROBE, Sample, border_classes, choose, replay
+from emu.representative import PROBE, Sample, border_classes, choose, of_ctas, replay
 from emu.result import Result
 from emu.sm import Shape, StreamingMultiprocessor, occupancy, shared_window
 from isa.assembler import Assembly, assemble
@@ -156,7 +156,10 @@ def launch(
         kinds = list(classes or border_classes(shape.grid))
         if len(kinds) != int(np.prod(shape.grid)):
             raise LaunchError(f"{len(kinds)} classes for a grid of {int(np.prod(shape.grid))} CTAs")
-        chip, done, whole = by_sample(make, run, memory, kinds, choose(kinds, shape.slots, sms), sms)
+        members = clusters.in_order(shape.grid, shape.cluster).reshape(-1, shape.together)
+        alike = [tuple(kinds[cta] for cta in cluster) for cluster in members] if shape.together > 1 else kinds
+        teams = len(clusters.teams(machine, shape.together)) if shape.together > 1 else sms
+        chip, done, whole = by_sample(make, run, memory, alike, choose(alike, shape.slots, teams), teams, members)
     else:
         chip = make(None)
         done = run(chip, DEFAULT_MAX_CYCLES)
@@ -182,9 +185,13 @@ def by_sample(
     memory: MemoryMap,
     kinds: Sequence[Hashable],
     sample: Sample | None,
-    sms: int,
+    teams: int,
+    members: np.ndarray,
 ) -> tuple[Chip, list[StreamingMultiprocessor], Whole | None]:
-    """Representative mode: the whole chip for a moment, then the sample, if there is one (`emu.representative`)."""
+    """Representative mode: the whole chip for a moment, then the sample, if there is one (`emu.representative`).
+
+    `kinds` and `sample` are of clusters, which `teams` of SMs take; `members` are the CTAs of each.
+    """
     before = [array.copy() for array in memory.writable()] if sample else []
     chip = make(None)
     done = run(chip, PROBE if sample else DEFAULT_MAX_CYCLES)
@@ -193,13 +200,16 @@ def by_sample(
     for array, old in zip(memory.writable(), before, strict=True):
         array[...] = old
     sample, seconds = replace(sample, arrays=chip.arrays), chip.host_seconds
-    chip = make(sample)
+    executed = of_ctas(sample, members)
+    chip = make(executed)
     chip.host_seconds = seconds
     done = run(chip, DEFAULT_MAX_CYCLES)
     if chip.failed:
         return chip, done, None
-    spans, slots = chip.spans[list(sample.ctas)].tolist(), chip.sms[0].shape.slots
-    return chip, done, Whole(replay(kinds, sample, spans, slots, sms, chip.turnaround), chip.scales(sample))
+    spans = chip.spans[members[list(sample.ctas)]].max(axis=1).tolist()
+    ends = replay(kinds, sample, spans, chip.sms[0].shape.slots, teams, chip.turnaround)
+    cycles = [end for end in ends for _ in range(members.shape[1])]
+    return chip, done, Whole(cycles, chip.scales(executed))
 
 
 def _three(extent: int | Sequence[int]) -> tuple[int, int, int]:

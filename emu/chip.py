@@ -16,7 +16,7 @@ from emu.clusters import in_order, teams
 from emu.config import configure
 from emu.generate import CORE, SHARED, code_address, compiled_file
 from emu.link import Linked
-from emu.livelock import Watch
+from emu.livelock import Watch, look_together
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.representative import Sample, shares
@@ -185,8 +185,14 @@ class Chip:
 
     def _look(self, watches: list[Watch]) -> None:
         """Collect stalls; end SMs that repeat themselves for ever."""
-        for sm, watch in zip(self.sms, watches, strict=True):
+        for sm in self.sms:
             sm.collect_stalls()
+        many = self.sms[0].peers
+        if many:
+            for first in range(0, len(watches), many):
+                look_together(watches[first : first + many])
+            return
+        for sm, watch in zip(self.sms, watches, strict=True):
             if sm.sm["status"][0] == QUANTUM:
                 watch.look()
 

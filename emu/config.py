@@ -23,11 +23,11 @@ FIELDS = (
     "atomic_return_pass_cy256", "atomic_kb_cy256", "match_value_cy256", "fence_stored256", "hbm_latency_cy", "store_queue_cy",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_issue_cy", "tma_hbm_cy",
     "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256", "copy_latency_cy", "copy_wake_cy",
-    "peer_cy", "peer_load_cy", "peer_store_cy", "peer_arrive_cy", "peer_copy_cy", "peer_ack_cy", "cluster_open_cy",
+    "peer_cy", "peer_load_cy", "peer_atom_cy", "peer_store_cy", "peer_arrive_cy", "peer_copy_cy", "peer_ack_cy", "cluster_open_cy", "cluster_far_cy", "tpc_sms", "multicast_cy", "multicast_share256",
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
-    "mma_fraction", "mma_issue_cy", "mma_f8_fraction", "mma_f8_kept",
+    "mma_fraction", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_beat_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
     "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_cp_cy", "tc_cp_kb_cy256",
@@ -131,11 +131,16 @@ def _clusters(v: Value) -> dict[str, float]:
     return {
         "peer_cy": max(int(min(ways)), 1),
         "peer_load_cy": load,
+        "peer_atom_cy": v("unit.cluster.atom_cy"),
         "peer_store_cy": store,
         "peer_arrive_cy": arrive,
         "peer_copy_cy": copy,
         "peer_ack_cy": v("unit.cluster.acknowledge_cy"),
         "cluster_open_cy": opens,
+        "cluster_far_cy": v("unit.cluster.far_cy"),
+        "tpc_sms": v("chip.tpc_sms"),
+        "multicast_cy": v("unit.cluster.multicast_cy"),
+        "multicast_share256": 256 * v("unit.cluster.multicast_share"),
     }
 
 
@@ -165,7 +170,6 @@ def _tensor(v: Value) -> dict[str, float]:
         "grant_period_cy": 1 / issue_share,
         "stream_length": v("unit.tensor.starving_run") - 1,
         "mma_fraction": v("unit.tensor.fraction_bits"),
-        "mma_issue_cy": v("unit.tensor.mma_issue_cy"),
         "mma_f8_fraction": v("unit.tensor.f8_fraction_bits"),
         "mma_f8_kept": v("unit.tensor.f8_result_bits"),
     }

@@ -57,19 +57,45 @@ class Watch:
         near = self.last_look if int(self.sm.sm[0]["now"]) < self.last_look else self.max_cycles
         return min(wanted, near)
 
-    def look(self) -> None:
-        """End the run as a deadlock when all its warps repeat themselves."""
-        sm = self.sm
-        counts = sm.stalls[:, Reason.SELECTED]
+    def quiet(self) -> bool:
+        """Whether no instruction with an effect has issued since the last time."""
+        counts = self.sm.stalls[:, Reason.SELECTED]
         quiet = not (counts - self.before)[self.effects].any()
         self.before = counts.copy()
-        if not quiet and int(sm.sm[0]["now"]) != self.last_look:
-            return
-        found = repeating(sm, self.effects, self.max_cycles)
-        if found:
-            sm.spinning = found
-            sm.advance(int(sm.sm[0]["now"]), DEADLOCK)  # the core charges what warps have waited
-        sm.collect_stalls()
+        return bool(quiet)
+
+    def look(self) -> None:
+        """End the run as a deadlock when all its warps repeat themselves."""
+        if self.quiet() or int(self.sm.sm[0]["now"]) == self.last_look:
+            self.find()
+            self.end()
+
+    def find(self) -> None:
+        """See whether all warps of the SM that still move repeat themselves."""
+        self.sm.spinning = repeating(self.sm, self.effects, self.max_cycles)
+
+    def end(self) -> None:
+        """End the run where they do."""
+        if self.sm.spinning:
+            self.sm.advance(int(self.sm.sm[0]["now"]), DEADLOCK)  # the core charges what warps have waited
+        self.sm.collect_stalls()
+
+
+def look_together(watches: list[Watch]) -> None:
+    """`Watch.look` at the SMs of a team, whose clusters could still free each other: all must stand still or repeat themselves."""
+    active = [w for w in watches if w.sm.sm["status"][0] == QUANTUM and w.sm.sm["live_warps"][0]]
+    calm = [w.quiet() for w in watches]  # each of them starts a new stretch
+    if not all(calm) or not active:
+        return
+    for watch in active:
+        if not watch.sm.sm["idle"][0]:
+            watch.find()
+    repeated = any(w.sm.spinning for w in active)
+    if repeated and all(w.sm.spinning or w.sm.sm["idle"][0] for w in active):
+        for watch in active:
+            watch.sm.advance(int(watch.sm.sm[0]["now"]), DEADLOCK)
+    for watch in watches:
+        watch.sm.collect_stalls()
 
 
 def effects(program: Program, alone: bool) -> np.ndarray:

@@ -60,6 +60,15 @@ def choose(classes: Sequence[Hashable], slots: int, sms: int) -> Sample | None:
     return Sample(ctas, tuple(chosen[cta] for cta in ctas), weights)
 
 
+def of_ctas(sample: Sample, members: np.ndarray) -> Sample:
+    """The CTAs, and the SMs, of a sample of clusters with these `members` [clusters, CTAs]."""
+    many = members.shape[1]
+    ctas = tuple(int(cta) for cluster in sample.ctas for cta in members[cluster])
+    stands_for = tuple(x for x in sample.stands_for for _ in range(many))
+    weights = tuple(x for x in sample.weights for _ in range(many))
+    return Sample(ctas, stands_for, weights, sample.arrays)
+
+
 def shares(arrays: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """The ARRAY table for a sample, from that of the whole chip and the lines of every array."""
     given = np.zeros_like(arrays)

@@ -125,11 +125,11 @@ def _polled(sm: StreamingMultiprocessor, k: int, loop: list[int]) -> tuple[Thing
             asked = (
                 register(sm, k, row + 1, lane) >> 31 if units[pc] == "mbar_wait_state" else register(sm, k, row, lane)
             )
-            return Thing("mbarrier", cta, address & 0xFFFFFFFF), pc, asked & 1
+            return Thing("mbarrier", cta, address - int(W["window"]) & 0xFFFFFFFF), pc, asked & 1
     for pc in loop:
         if (units[pc] or "").startswith("ld_"):
             address = register(sm, k, int(sm.linked.instrs[pc]["a"]), lane) + _signed(int(sm.linked.instrs[pc]["imm"]))
-            return Thing("memory", cta, address if units[pc] == "ld_shared" else -1), pc, -1
+            return Thing("memory", cta, address - int(W["window"]) if units[pc] == "ld_shared" else -1), pc, -1
     return Thing("none", cta, 0), loop[0], -1
 
 

@@ -27,6 +27,9 @@ _HOME = {
     "mutants": "emu.testing.strategies",
     "mbarrier_operations": "emu.testing.strategies",
     "MbarrierMachine": "emu.testing.stateful",
+    "ClusterProgram": "emu.testing.clusters",
+    "cluster_programs": "emu.testing.clusters",
+    "run_cluster": "emu.testing.clusters",
     "Snippets": "emu.testing.snippets",
     "assert_clean": "emu.testing.snippets",
     "assert_cycles": "emu.testing.snippets",
@@ -34,6 +37,7 @@ _HOME = {
 }
 __all__ = [
     "BarrierProgram",
+    "ClusterProgram",
     "Fault",
     "Mbarrier",
     "MbarrierMachine",
@@ -46,12 +50,14 @@ __all__ = [
     "assert_cycles",
     "assert_unchanged",
     "barrier_programs",
+    "cluster_programs",
     "execute",
     "faults",
     "mbarrier_operations",
     "mutants",
     "outcomes",
     "pipelines",
+    "run_cluster",
 ]
 
 

@@ -18,6 +18,7 @@ from emu.chip_state import (
     ASK_SEND,
     ATOMIC_WORDS,
     CLUSTER,
+    L2,
     MESSAGE_BYTES,
     MESSAGE_DATA,
     P_COPY,
@@ -65,7 +66,7 @@ from emu.units.global_memory import SECTOR, move_rows
 from emu.units.memory import decode, move
 from emu.units.peers import forward, messages_of, post
 from emu.units.requests import answered, data_at, requests_of
-from emu.units.supply import LINE, absorb, supply, touch_lines
+from emu.units.supply import LINE, absorb, supply, touch_lines, wait_for
 from emu.units.tma import service_of
 
 sms_of = view(SM)
@@ -206,6 +207,11 @@ def answer_copy_in(H: Any, S: Any, C: Any, k: int, t: int) -> None:
         j.serve = t + line
         S.tma_free = max(S.tma_free, j.serve << 8)
     when = j.serve + late + C.tma_latency_cy
+    if j.ranks:
+        when += C.multicast_cy
+        for rank in range(S.peers):
+            if (j.ranks >> rank) & 1:
+                wait_for(H, L2, float(size * S.weight) * C.multicast_share256 / 256.0, t)
     W = warps_of(S.warp_at, WARP_SLOTS)[j.warp]
     j.finish = at(S, W, C_COPY, j.pc, t, when, t + C.answer_cy)
     j.read = j.finish
@@ -213,7 +219,7 @@ def answer_copy_in(H: Any, S: Any, C: Any, k: int, t: int) -> None:
     event(S, j.finish)
     for rank in range(S.peers):
         if (j.ranks >> rank) & 1:
-            copy_to_peer(H, S, C, k, rank, j.serve, late)
+            copy_to_peer(H, S, C, k, rank, j.serve, late + C.multicast_cy)
 
 
 @compiled
@@ -307,7 +313,7 @@ def answer_reply(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
             move(P, W, I, data + lane * r.width, lane, 0)
     if r.first and not I.nd:
         return
-    when = r.time + C.peer_load_cy - (C.peer_load_cy >> 1)
+    when = r.time + (C.peer_atom_cy if r.first else C.peer_load_cy) - (C.peer_load_cy >> 1)
     if r.mixed:
         when = max(when, W.mixed)
     result_times(P, W, I, when)
@@ -327,11 +333,12 @@ def answer_cluster(H: Any, S: Any, C: Any, r: Any) -> None:
         return
     K.phase += 1
     K.pending = K.live
+    opened = r.time + C.cluster_open_cy + (C.cluster_far_cy if H.cluster > C.tpc_sms else 0)
     for rank in range(H.cluster):
         P = peer(H, S, rank)
         c = ctas_of(P.cta_at, CTA_SLOTS)[r.job]
         if c.state == LIVE:
-            m = messages_of(P.message_at, P.inbox_size)[post(P, r.time + C.cluster_open_cy)]
+            m = messages_of(P.message_at, P.inbox_size)[post(P, opened)]
             m.kind, m.slot, m.cta = P_OPEN, r.job, c.id
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import emu
+
 SHARED = ".shared .align 16 .b8 box[64]; .shared .align 8 .b64 full;"
 INIT = "mov.u32 %r0, %tid.x; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [full], 1; bar.sync 0;"
 ENDLESS = {
@@ -62,3 +64,34 @@ def test_another_sm_may_still_write(ptx: Any) -> None:
         ptx.assemble(body, "u64 out"), grid=2, block=32, args=[np.zeros(4, np.uint32)], max_cycles=60_000
     )
     assert result.exit_code() == 5
+
+
+def test_a_cluster_that_polls_for_ever() -> None:
+    """CTA 1 waits at the cluster's barrier, CTA 0 polls a word of its own memory that only CTA 1 could set."""
+    kernel = emu.load(
+        text=""".version 8.5
+.target sm_90a
+.address_size 64
+.visible .entry polls() .reqntid 32, 1, 1 .explicitcluster .reqnctapercluster 2, 1, 1 {
+    .reg .pred %p;
+    .reg .b32 %rank, %x;
+    .shared .align 4 .b32 flag;
+    mov.u32 %rank, %cluster_ctarank;
+    setp.ne.u32 %p, %rank, 0;
+    @%p bra MEET;
+    mov.u32 %x, 0;
+    st.shared.u32 [flag], %x;
+POLL:
+    ld.shared.u32 %x, [flag];
+    setp.eq.u32 %p, %x, 0;
+    @%p bra POLL;
+MEET:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+}"""
+    )
+    result = emu.launch(kernel, grid=2, max_cycles=40_000_000)
+    assert result.deadlock is not None and result.deadlock.kind == "livelock" and result.exit_code() == 3
+    assert {warp.cta for warp in result.deadlock.warps} == {0, 1}
+    assert "change of shared memory" in str([warp.waits_for for warp in result.deadlock.warps])

@@ -34,8 +34,9 @@ def both(run: Any) -> tuple[Any, Any]:
     return full, part
 
 
-def program(name: str, sms: int = SMS, **options: Any) -> tuple[Any, Any]:
-    full, part = both(lambda mode: solve(programs.find(name).from_options({}, **options), machine(sms), mode=mode))
+def program(name: str, sms: int = SMS, defines: Any = None, **options: Any) -> tuple[Any, Any]:
+    problem = programs.find(name).from_options(defines or {}, **options)
+    full, part = both(lambda mode: solve(problem, machine(sms), mode=mode))
     assert part.numerics.passed and part.numerics.tiles_checked < full.numerics.tiles_checked
     return full, part
 
@@ -91,6 +92,12 @@ def test_a_causal_grid() -> None:
 
 def test_a_ragged_persistent_grid() -> None:
     program("fa3", seqlen=600, heads=6, batch=5, sms=60)
+
+
+def test_a_grid_of_clusters() -> None:
+    """Whole clusters are executed, on teams of SMs."""
+    full, part = program("fa3", seqlen=1024, heads=16, batch=3, sms=60, defines={"CLUSTER": 2})
+    assert len(part.executed) % 2 == 0 and {cta ^ 1 for cta in part.executed} == set(part.executed) and full.cycles
 
 
 def test_gemm() -> None:
