@@ -36,7 +36,7 @@ WORD_BLOCKS, WORD_SCALE_D, WORD_COLLECTOR = (
 # Why an instruction descriptor is wrong, by number: the field and a remedy.
 PROBLEMS = (
     ("", ""),
-    ("reserved bits are set", "bits 6, 23 and 29 are 0 (6 and 31 in block-scaled kinds)"),
+    ("reserved bits are set", "bits 6, 23 and 29 are 0, in block-scaled kinds 6 and 31 (K = 96 of sm_103a is not implemented)"),
     ("the sparsity bits are set", "bits 0 to 2 belong to tcgen05.mma.sp"),
     ("the type of D (bits 4-5) does not go with the kind", "0 f16 and 1 f32 with f16 and f8f6f4 (bf16: 1), 1 with tf32, 2 with i8"),
     ("the type of A (bits 7-9) is none of the kind", "f16: 0 f16, 1 bf16; tf32: 2; f8f6f4: 0 e4m3, 1 e5m2, 3 e2m3, 4 e3m2, 5 e2m1; i8: 0 u8, 1 s8; mxf4: 1"),

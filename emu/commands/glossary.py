@@ -40,6 +40,13 @@ WORDS = {
         M or N to the next 8 (1024 with 128B swizzle). MN-major with swizzle: from 8 rows of K to the next 8; without: from
         16 bytes of M or N to the next 16 (`warpsmith explain descriptor`)""",
     "scale-d": "predicate operand of wgmma: true D = A*B + D, false D = A*B",
+    "enable-input-d": "predicate operand of tcgen05.mma: true D = A*B + D, false D = A*B",
+    "scale-input-d": "immediate of tcgen05.mma of kinds f16 and tf32, 0 to 15: D is multiplied by 2^-scale-input-d before A*B is added",
+    "disable-output-lane": """four words of tcgen05.mma: bit L % 32 of word L / 32 set means that lane L of D is not written
+        (PTX ISA 9.7.16.10.9.1)""",
+    "scale-factor-id": """which bytes of a 32-bit cell of Tensor Memory hold the scales of a block-scaled tcgen05.mma: byte id with one scale
+        a row (mxf8f6f4), bytes id and id + 1 with two (mxf4: id 0 or 2), all four with four (mxf4nvf4: id 0). Row (column) r has
+        its scales in lane r % 32 and column r / 32; bits 29..30 (A) and 4..5 (B) of the instruction descriptor""",
     "imm-scale-a": "immediate of wgmma, 1 or -1: A (imm-scale-b: B) is negated with -1; integers have none",
     "imm-trans-a": """immediate of wgmma with 16-bit types: 0 A in shared memory is K-major, 1 M-major (imm-trans-b: B, 0 K-major,
         1 N-major)""",
@@ -62,7 +69,7 @@ WORDS = {
 ALIASES = {
     "a-desc": "descriptor", "b-desc": "descriptor", "desc": "descriptor", "matrix-descriptor": "descriptor",
     "imm-scale-b": "imm-scale-a", "imm-trans-b": "imm-trans-a", "pending": "pending-count", "phase-bit": "phase",
-    "instruction-descriptor": "idesc", "leading-dimension-byte-offset": "lbo", "stride-dimension-byte-offset": "sbo", "complete-tx": "expect-tx",
+    "instruction-descriptor": "idesc", "sfa-id": "scale-factor-id", "sfb-id": "scale-factor-id", "i-desc": "idesc", "leading-dimension-byte-offset": "lbo", "stride-dimension-byte-offset": "sbo", "complete-tx": "expect-tx",
 }  # fmt: skip
 
 
