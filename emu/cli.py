@@ -35,6 +35,7 @@ ASCII = str.maketrans({"─": "-", "━": "=", "│": "|", "┃": "|", "…": ".
 
 COMMANDS = {
     "run": "Run a shipped program or a kernel file on an emulated machine.",
+    "compare": "Attention programs on several machines side by side, and what one of them loses.",
     "asm": "Assemble a shipped program or a file: registers, shared memory, micro-operations, or the errors.",
     "ptx": "Expand a shipped program or a file to plain PTX.",
     "explain": "Explain a word: an instruction, stall reason, pipe, parameter, program, define, machine or finding.",

@@ -38,7 +38,7 @@ from emu.units import launch, mbarrier
 from emu.units.chaos import C_ISSUE, at
 from emu.units.common import ADVANCE, DEFAULT, F_PC, PARK, RETRY, fault, instrs_of, may_issue, warps_of, wgroups_of
 from emu.units.control import pop
-from emu.units.sharing import steal, tensor_busy
+from emu.units.sharing import drag, steal, tensor_busy
 
 
 @compiled
@@ -163,7 +163,8 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
             return
         st64(free_at, max(t + (I.slowed if busy else I.interval), S.hold))
         held, held_reason = W.dep_ready, W.dep_reason
-    S.clear_at[s] = max(S.clear_at[s], t + I.linger)
+    if I.drag:
+        drag(S, C, W, I, t)
     charge(S, W, pc, R_SELECTED, 1)
     W.last = t
     if busy:

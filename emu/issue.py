@@ -139,10 +139,9 @@ def pick(S: Any, C: Any, s: int, t: int) -> int:
     """
     last = S.sub_last[s]
     busy = tensor_busy(S, t)
-    port = min(S.grant_next[s], S.mma_busy_end) if busy else 0
     if S.sub_others[s] > t:
-        return alone(S, C, s, t, last, port)
-    return scan(S, C, s, t, last, port)
+        return alone(S, C, s, t, last, min(S.grant_next[s], S.mma_busy_end) if busy else 0)
+    return scan(S, C, s, t, last, min(S.grant_next[s], S.mma_busy_end) if busy else S.port_next[s], busy)
 
 
 @njit(inline="always")
@@ -158,9 +157,9 @@ def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
 
 
 @compiled
-def scan(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
+def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> int:
     """`pick` among all warps; with minima instead of branches, which would not predict."""
-    stream = port > 0 and last >= 0 and streams(S, C, last >> 3, t)
+    stream = last >= 0 and (port > 0 and streams(S, C, last >> 3, t) if busy else port > t)
     best, best_at, soonest = NEVER, NEVER, NEVER
     at = S.order_at + s * (WARP_SLOTS // 4 * 8)
     for k in range(S.sub_count[s]):

@@ -52,6 +52,7 @@ def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
     rt["imm"] = np.where(branch, 0, program.instrs["imm"])
     rt["reconv"] = np.where(branch, program.instrs["reconv"], rt["reconv"])
     pipes, operations = pipe_names(machine), lane_ids()
+    multiplies = any(micro.unit == "mma" for micro in micros)
     for k, micro in enumerate(micros):
         timing = machine.timing[micro.timing]
         if micro.fast and not silicon:
@@ -61,7 +62,8 @@ def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
         rt["latency"][k] = round(timing.latency)
         rt["interval"][k] = math.ceil(timing.interval)
         rt["slowed"][k] = math.ceil(_slowed(timing.interval, timing.pipe, machine))
-        rt["linger"][k] = _linger(timing.pipe, machine)
+        if multiplies:
+            rt["linger"][k], rt["drag"][k] = _beside_mma(timing.pipe, machine)
         rt["flags"][k] = _flags(program, k, micro, timing.pipe)
         if micro.unit:
             unit, rt["op"][k] = unit_routines()[micro.unit]
@@ -96,11 +98,13 @@ def _slowed(interval: float, pipe: str, machine: Machine) -> float:
     return interval
 
 
-def _linger(pipe: str, machine: Machine) -> int:
-    """Cycles from issue on during which the operands of an mma.sync have to wait."""
+def _beside_mma(pipe: str, machine: Machine) -> tuple[int, int]:
+    """What an instruction costs mma.sync: cycles that operands of other warps wait, and 1/256 cycles of a running one's pipe."""
     if pipe in PORTLESS:
-        return 0
-    return round(machine.value(f"unit.tensor.mma_behind_{'fma' if pipe in ('fma', 'imad') else 'other'}_cy"))
+        return 0, 0
+    fp32 = pipe in ("fma", "imad")
+    yields = machine.value(f"unit.tensor.mma_yields_{'fma' if fp32 else 'other'}_cy")
+    return (round(machine.value("unit.tensor.mma_behind_fma_cy")) if fp32 else 0), round(256 * yields)
 
 
 def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from emu.machine import Timing, load_machine
+from emu.state import SUBPARTITIONS
 
 ORDERS = ("source", "scheduled")
 MACHINE, BLACKWELL = "h200", "b200"
+# Wavefronts of 128 bytes that an access of a warp takes whatever its addresses.  Shared memory serves one a cycle, four
+# sub-partitions in turn: a warp that asks faster waits (ptxas 13.0 puts an ldmatrix.x4 among every two or three products, not all
+# in front).
+WAVEFRONTS = {f"{access}{count}": count for access in ("ldsm", "stsm") for count in (2, 4)}
 
 
 def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Timing] | None:
@@ -30,4 +36,6 @@ def scheduling(order: str | None, source: str | Path | None) -> Mapping[str, Tim
 @cache
 def weights() -> Mapping[str, Timing]:
     """The timing classes that compiled programs are scheduled for."""
-    return {**load_machine(BLACKWELL).timing, **load_machine(MACHINE).timing}
+    timing = load_machine(MACHINE).timing
+    shared = {name: replace(timing[name], interval=SUBPARTITIONS * n) for name, n in WAVEFRONTS.items()}
+    return {**load_machine(BLACKWELL).timing, **timing, **shared}

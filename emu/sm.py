@@ -178,7 +178,7 @@ class StreamingMultiprocessor:
         S["rows"], S["const_first"], S["const_rows"] = program.rows, program.registers, len(program.const_bits)
         S["shuffle_row"], S["slots"], S["predicates"] = program.rows, time_slots(program), program.predicates
         S["sm_id"], S["sms"], S["npc"] = sm_id, int(self.machine.value("chip.sms")), len(program.instrs)
-        S["silicon"] = shape.silicon
+        S["silicon"], S["tensor_pipe"] = shape.silicon, 8 * self.linked.pipes.index("tensor")
         S["clustered"], S["cluster"], S["peers"] = program.clustered, shape.cluster, self.peers
         S["explicit_cluster"], S["inbox_size"], S["spares"] = shape.explicit_cluster, len(self.inbox), len(self.spare)
         window = np.flatnonzero(program.const_param == CLUSTER_WORD)

@@ -57,7 +57,8 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("stall", u8, 20),  # encoded issue gap to the next instruction, cycles
     ("reason", u8, 21),  # stall reason of consumers of the result
     ("throttle", u8, 22),  # stall reason while the pipe is busy
-    ("linger", u8, 23),  # cycles during which it delays the operands of an mma.sync
+    ("linger", u8, 23),  # cycles during which it delays the operands of another warp's mma.sync
+    ("drag", u8, 55),  # what it takes from a running mma.sync, 1/256 cycles
     ("latency", u16, 24),  # cycles to the result
     ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs
@@ -414,7 +415,11 @@ SM = np.dtype(
         ("sub_last", i32, SUBPARTITIONS),  # 8 times the slot of the last warp that issued, -1: none
         ("sub_count", i32, SUBPARTITIONS),
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
-        ("clear_at", i64, SUBPARTITIONS),  # from when an mma.sync reads its operands without delay
+        ("clear_at", i64, SUBPARTITIONS),  # from when an mma.sync reads its operands without delay, unless it is of
+        ("clear_warp", i64, SUBPARTITIONS),  # this warp
+        ("port_next", i64, SUBPARTITIONS),  # beside an mma.sync: when other warps than the last get the register file's ports
+        ("dragged", i64, SUBPARTITIONS),  # what others took from mma.sync, the part of a cycle, 1/256
+        ("tensor_pipe", i64),  # 8 times its number
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core
         ("mma_wg", i32),  # warpgroup whose wgmma runs, -1: idle

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from isa.declarations import type_bytes
-from isa.errors import AssemblyError, Diagnostic
+from isa.errors import AssemblyError, Diagnostic, UnsupportedError
 from isa.operands import Symbol, constant
 from isa.printf import ROOM
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
@@ -113,6 +113,10 @@ class Layout:
         element = decl.type.rpartition(".")[2]
         if isinstance(item, Sym):
             found = next((s for s in self._placed.values() if s.name == item.name), None)
+            if found is None and item.name in self.functions:
+                message = f"'{decl.name}' holds the address of the function '{item.name}': calls by address are not implemented"
+                hint = "call functions by name, or branch with brx.idx"
+                raise UnsupportedError([Diagnostic(decl.pos, message, hint)])
             if found is None or found.space not in ("global", "const") or type_bytes(element) != 8:
                 hint = "only 64-bit variables hold addresses, of .global and .const variables that are declared before"
                 raise AssemblyError(

@@ -116,7 +116,8 @@ def match(instr: Instr, names: Names) -> Matched:
             return Matched(instr, form, chosen, values, nodes)
     _, form, reason = max(failures, key=lambda f: f[0])
     if reason.word:
-        raise AssemblyError([at_word(instr.pos, reason, names)])
+        kind = UnsupportedError if reason.unsupported else AssemblyError
+        raise kind([at_word(instr.pos, reason, names)])
     hint = f"{reason.hint}; expected {form.syntax}" if reason.hint else f"expected {form.syntax}"
     raise AssemblyError([Diagnostic(instr.pos, str(reason), hint, names.source_line(instr.pos))])
 

@@ -43,11 +43,13 @@ PACKED = frozenset(("tf32", "bf16", "bf16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"
 class OperandError(Exception):
     """Why an operand does not fit; `rank` raises errors that surely name the author's mistake.
 
-    `word` is the name that is wrong, whatever the instruction around it.
+    `word` is the name that is wrong, whatever the instruction around it; `unsupported` marks what is PTX, but not
+    implemented.
     """
 
-    def __init__(self, message: str, hint: str = "", rank: int = 0, word: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", rank: int = 0, word: str = "", unsupported: bool = False) -> None:
         super().__init__(message)
+        self.unsupported = unsupported
         self.hint = hint
         self.rank = rank
         self.word = word
@@ -279,6 +281,9 @@ def _symbol(node: Sym, names: Names) -> Symbol:
 
 
 def _symbol_address(node: Sym, kind: str, names: Names) -> Value:
+    if names.symbol(node.name) is None and names.function(node.name):
+        message = f"the address of the function '{node.name}': calls by address are not implemented"
+        raise OperandError(message, "call it by name, or branch with brx.idx", 100, node.name, True)
     symbol = _symbol(node, names)
     if symbol.words:
         raise OperandError(f"the address of the function parameter '{node.name}' is not supported", "use ld.param", 50)

@@ -175,6 +175,10 @@ class _Builder:
         token = children[1]
         return [*children[0], self.spelling(token, token[1:], 1)]
 
+    def attribute(self, children: list[Any]) -> list[Any]:
+        """`.managed` memory is like any other here."""
+        return list(children[0])
+
     def align(self, children: list[Any]) -> list[Any]:
         return [*children[0], ("align", children[2])]
 
@@ -209,6 +213,9 @@ class _Builder:
         body = children[-1] if isinstance(children[-1], tree.RawBlock) else None
         name = children[at]
         return tree.RawFunction(linkage, self.spelling(name), results, params, body, self.at(name))
+
+    def prototype(self, children: list[Any]) -> tree.RawDirective:
+        return tree.RawDirective("callprototype", (), self.at(children[0]))
 
     def directive(self, children: list[Any]) -> tree.RawDirective:
         token = children[0]

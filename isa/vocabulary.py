@@ -149,11 +149,9 @@ OPCODES = frozenset(
 # What to write instead of instructions that are not implemented.
 _OWN = "let each thread or CTA write an element of its own, and sum them with shfl.sync or in a second kernel"
 _LOAD = "use ld.global or bulk copies with a tensor map (cp.async.bulk.tensor)"
-_PARTS = "use bfe or prmt to take the parts, and full-width arithmetic on them"
 INSTEAD = (
-    dict.fromkeys(("multimem",), _OWN)
+    {"multimem": _OWN}
     | dict.fromkeys(("tex", "tld4", "suld", "sust", "sured", "suq", "txq"), _LOAD)
-    | {name: _PARTS for name in OPCODES if name.startswith("v") and name != "vote"}
 )
 
 

@@ -38,11 +38,21 @@ TILE_DEFINES = (
 TILE_OVERHEAD = 1  # start and end of a tile, in key blocks
 
 
+@dataclass(frozen=True)
+class Block:
+    """A kernel's unit of work: `rows` of Q by `keys` of K and V; every `group` rows read these from shared memory."""
+
+    rows: int
+    keys: int
+    group: int
+
+
 class Attention(Problem):
     """Forward attention: q and o [batch, seqlen, heads, head_dim], lse [batch, heads, seqlen], f32;
     k and v [batch, seqlen_k, heads_k, head_dim]."""
 
     head_dims: ClassVar[tuple[int, ...]]
+    synchronous: ClassVar[bool] = False  # products are mma.sync
     axes = MappingProxyType(
         {
             "q": ("batch", "seqlen", "heads", "head_dim"),
@@ -88,6 +98,11 @@ class Attention(Problem):
     @abc.abstractmethod
     def query_tile(self) -> int:
         """Query rows of a tile: ROWS of the kernel."""
+
+    @property
+    @abc.abstractmethod
+    def block(self) -> Block:
+        """Rows and keys of a block of the kernel."""
 
     def make_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Normal q, k, v; outliers are those of the FlashAttention-3 paper: N(0,1) + N(0,100) * Bernoulli(0.001)."""
@@ -181,6 +196,7 @@ class FlashAttention3(Attention):
 
     kernel = "fa3"
     head_dims: ClassVar[tuple[int, ...]] = (64, 128, 192, 256)
+    group: ClassVar[int] = 64  # rows of a product
 
     def validate(self) -> None:
         """ValueError for what the kernel does not do; sets the derived sizes."""
@@ -198,6 +214,11 @@ class FlashAttention3(Attention):
     def query_tile(self) -> int:
         """Query rows of a tile."""
         return self.tile.rows
+
+    @property
+    def block(self) -> Block:
+        """A tile of the kernel by a block of keys."""
+        return Block(self.tile.rows, self.tile.keys, self.group)
 
     def default_defines(self) -> dict[str, Define]:
         """Type, head dim, mask, and the schedule that suits it; the switches as the kernel has them."""

@@ -15,6 +15,7 @@ class FlashAttention4(FlashAttention3):
 
     kernel = "fa4"
     head_dims = (64, 128)
+    group = STAGE_ROWS  # rows of a product
 
     def validate(self) -> None:
         """ValueError for what the kernel does not do; sets the derived sizes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from programs.attention import Attention
+from programs.attention import Attention, Block
 from programs.problem import PTX_TYPE, Array, Define, Launch, ceildiv
 
 THREADS = 128
@@ -17,6 +17,7 @@ class FlashAttention1(Attention):
     """Attention by `fa1.mptx`, without causal masks."""
 
     kernel = "fa1"
+    synchronous = True
     head_dims = (64, 128)
 
     def validate(self) -> None:
@@ -37,7 +38,12 @@ class FlashAttention1(Attention):
     @property
     def shared_bytes(self) -> int:
         """SMEM_BYTES of the kernel: Q, K and V."""
-        return 2 * self.head_dim * (self.query_tile + 2 * (int(self.defines["KV_TILE"]) or 128))
+        return 2 * self.head_dim * (self.query_tile + 2 * self.block.keys)
+
+    @property
+    def block(self) -> Block:
+        """ROWS and KEYS of the kernel, rows of a warp."""
+        return Block(self.query_tile, int(self.defines["KV_TILE"]) or 128, self.query_tile // 4)
 
     def work(self, ctas: int) -> list[tuple[int, ...]]:
         """A CTA has all tiles of a head."""
@@ -61,6 +67,7 @@ class FlashAttention2(Attention):
     """Attention by `fa2.mptx`."""
 
     kernel = "fa2"
+    synchronous = True
     head_dims = (64, 128, 256)
 
     def default_defines(self) -> dict[str, Define]:
@@ -80,14 +87,15 @@ class FlashAttention2(Attention):
         return int(self.defines["Q_TILE"]) or (64 if self.head_dim == 256 else 128)
 
     @property
-    def key_tile(self) -> int:
-        """KEYS of the kernel."""
-        return int(self.defines["KV_TILE"]) or (128 if self.head_dim == 64 else 64)
+    def block(self) -> Block:
+        """ROWS and KEYS of the kernel, rows of a warp."""
+        keys = int(self.defines["KV_TILE"]) or (128 if self.head_dim == 64 else 64)
+        return Block(self.query_tile, keys, self.query_tile // 4)
 
     @property
     def shared_bytes(self) -> int:
         """SMEM_BYTES of the kernel: Q, K and V."""
-        return 2 * self.head_dim * (self.query_tile + 2 * self.key_tile)
+        return 2 * self.head_dim * (self.query_tile + 2 * self.block.keys)
 
     def launch(self, inputs: Mapping[str, Array], sms: int) -> Launch:
         """A CTA a tile; tile t is CTA t of the grid."""

@@ -264,8 +264,9 @@ def mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     results = S.list_at + 2 * I.list
     fraction = C.mma_fraction if S.silicon else 0
     product(I.imm, W.row_at, results, results + 2 * I.nd, S.fragment_at, fraction)
-    late = S.clear_at[W.sub] - t
-    if late <= 0:
+    late = max(S.clear_at[W.sub] - t, 0) if S.clear_warp[W.sub] != W.slot else 0
+    S.port_next[W.sub] = t + late + C.mma_issue_cy
+    if late == 0:
         return DEFAULT
     take_issue(S, W.sub, t + late)
     S.hold = t + late + I.interval

@@ -39,6 +39,24 @@ def steal(S: Any, C: Any, sub: int) -> None:
 
 
 @compiled
+def drag(S: Any, C: Any, W: Any, I: Any, t: int) -> None:
+    """An issue beside a running mma.sync takes some of the register file's ports from it: its pipe is free later.
+
+    Other warps wait for the ports too, unless this one streams.
+    """
+    at = S.free_at + W.sub * PIPES * 8 + S.tensor_pipe
+    until = ld64(at)
+    if I.linger:
+        S.clear_at[W.sub], S.clear_warp[W.sub] = t + I.linger, W.slot
+    if until > t:
+        S.dragged[W.sub] += I.drag
+        st64(at, until + (S.dragged[W.sub] >> 8))
+        S.dragged[W.sub] &= 255
+        if W.streak < C.stream_length:
+            S.port_next[W.sub] = t + C.mma_issue_cy
+
+
+@compiled
 def take_issue(S: Any, sub: int, until: int) -> None:
     """Keep the sub-partition's dispatch port until a cycle: no pipe takes an instruction before."""
     at = S.free_at + sub * PIPES * 8

@@ -1,6 +1,7 @@
 """Which sources are scheduled, and that scheduled programs compute the same bits."""
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,3 +51,12 @@ def test_scheduled_programs_compute_the_same_bits(monkeypatch, name, defines, op
         assert result.deadlock is None and result.numerics is not None and result.numerics.passed
         outputs.append({key: np.array(array) for key, array in result.outputs.items()})
     assert all(outputs[0][key].tobytes() == outputs[1][key].tobytes() for key in outputs[0])
+
+
+def test_ldmatrix_stands_among_the_products():
+    """Shared memory feeds four sub-partitions in turn, so ptxas puts no more than six of these 16 in front."""
+    path = Path(__file__).parents[1] / "golden" / "composites" / "k_fa2_4.ptx"
+    names = emu.load(path).program.micro_names
+    first = next(k for k, name in enumerate(names) if name.startswith("HMMA"))
+    body = [name[:4] for name in names[first - 16 :] if name[:4] in ("HMMA", "LDSM")]
+    assert body.index("HMMA") <= 6 and "LDSM" in body[body.index("HMMA") + 20 :]

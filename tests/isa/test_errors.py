@@ -227,6 +227,9 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
     ("text", "message"),
     [
         (kernel("P: .callprototype _ (); call %d1, P;"), "8:4: error: calls by address are not implemented"),
+        (kernel("P: .callprototype (.param .b32 _) _ (.param .b32 _);"), "8:4: error: calls by address are not"),
+        (kernel("mov.u64 %d1, f;", ".func f() { ret; }\n"), "9:14: error: the address of the function 'f': calls by"),
+        (kernel("", ".func f() { ret; }\n.global .u64 t[1] = {f};\n"), "'t' holds the address of the function 'f': calls by"),
         (kernel("", ".global .texref t;\n"), "4:1: error: textures and surfaces are not implemented"),
         (kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];"), "8:1: error: 'tex.2d.v4.f32.f32' is not implemented"),
     ],
@@ -234,3 +237,7 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
 def test_what_is_not_implemented_has_a_remedy(text: str, message: str) -> None:
     error = finding(text, UnsupportedError)
     assert message in str(error) and "help: " in str(error) and error.exit_code == 4
+
+
+def test_managed_variables_are_like_others() -> None:
+    assert assemble(text=kernel("", ".global .attribute(.managed) .align 8 .b32 m[4];\n")).program().name == "test"

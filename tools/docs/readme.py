@@ -1,4 +1,4 @@
-"""Output of commands in marked blocks of README.md and docs/speed.md.
+"""Output of commands in marked blocks of README.md, docs/speed.md and docs/compare.md.
 
     python -m tools.docs.readme                 # run every command and rewrite its block
     python -m tools.docs.readme --page README.md
@@ -44,6 +44,8 @@ COMMANDS: dict[str, Shown] = {
     "engine": tool("docs/speed.md", "tools.bench.engine"),
     "startup": tool("docs/speed.md", "tools.bench.startup"),
     "tensor": tool("docs/speed.md", "tools.bench.tensor"),
+    "compare": warpsmith("docs/compare.md", "compare", 80),
+    "losses": warpsmith("docs/compare.md", "compare --losses fa2"),
 }
 
 
