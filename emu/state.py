@@ -466,6 +466,7 @@ SM = np.dtype(
         ("return_free", i64),  # cycles * 256
         ("hold", i64),  # when the queue of the instruction's pipe has room again
         ("l2_free", i64),  # cycles * 256
+        ("line_free", i64),  # loads and stores: when all lines before are looked up, cycles * 256
         ("bar_free", i64),
         ("sync_free", i64),
         ("fence_free", i64),  # cycles * 256

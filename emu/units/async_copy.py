@@ -37,7 +37,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
-from emu.units.global_memory import ask, sectors_of
+from emu.units.global_memory import ask, lines_of, sectors_of
 from emu.units.history import E_ARRIVE, record
 from emu.units.mbarrier import M20, cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
 from emu.units.memory import shared_host, touch
@@ -112,9 +112,8 @@ def copy_async(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if not reading:
         enter(S, W, m, t + C.copy_latency_cy)
         return DEFAULT
-    r = requests_of(S.log_at, REQUESTS)[
-        ask(S, C, W, ASK_COPY_ASYNC, reading, size, sectors_of(W, I.b, start, reading, size), t)
-    ]
+    sectors, lines = sectors_of(W, I.b, start, reading, size), lines_of(W, I.b, start, reading)
+    r = requests_of(S.log_at, REQUESTS)[ask(S, C, W, ASK_COPY_ASYNC, reading, size, sectors, lines, t)]
     r.job = S.copy_tail & (COPIES - 1)
     for lane in range(32):
         if (reading >> lane) & 1:

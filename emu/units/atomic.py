@@ -24,7 +24,7 @@ from emu.units.common import (
     get64,
     signed32,
 )
-from emu.units.global_memory import SECTOR, checked, sectors_of
+from emu.units.global_memory import SECTOR, checked, lines_of, sectors_of
 from emu.units.memory import shared_host, touch
 from emu.units.peers import access, lanes_elsewhere, mark_mixed, room
 from emu.units.requests import data_at, request, requests_of
@@ -322,18 +322,6 @@ def word_cost(C: Any, I: Any) -> int:
 
 
 @compiled
-def lines_hit(W: Any, row: int, offset: int, m: int) -> int:
-    """128-byte lines of an access; neighbouring lanes share them."""
-    lines, previous = 0, -1
-    for lane in range(32):
-        if (m >> lane) & 1:
-            line = (get64(W, row, lane) + offset) >> 7
-            lines += line != previous
-            previous = line
-    return lines
-
-
-@compiled
 def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """atom and red on shared memory."""
     if m == 0:
@@ -367,7 +355,7 @@ def global_lanes(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if not checked(S, W, I.a, offset, m, width, 1):
         return 0
     take(S, W, I)
-    most, lines = crowd(W, I.a, offset, m, 1), lines_hit(W, I.a, offset, m)
+    most, lines = crowd(W, I.a, offset, m, 1), lines_of(W, I.a, offset, m)
     lanes = 0
     for lane in range(32):
         lanes += (m >> lane) & 1

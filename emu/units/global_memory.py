@@ -47,19 +47,33 @@ def sectors_of(W: Any, row: int, offset: int, m: int, width: int) -> int:
 
 
 @compiled
-def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, t: int) -> int:
+def lines_of(W: Any, row: int, offset: int, m: int) -> int:
+    """128-byte lines of an access; neighbouring lanes share them."""
+    lines, previous = 0, -1
+    for lane in range(32):
+        if (m >> lane) & 1:
+            line = (get64(W, row, lane) + offset) >> 7
+            lines += line != previous
+            previous = line
+    return lines
+
+
+@compiled
+def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lines: int, t: int) -> int:
     """Pass an access through the SM's port to L2 and write it down; returns its place in the log.
 
-    Past the port's queue the sub-partition's next access has to wait (`hold`).
+    Loads and stores look up their lines one after the other.  Past the port's queue the sub-partition's next store has
+    to wait (`hold`).
     """
     size = sectors * SECTOR
+    S.line_free = max(t << 8, S.line_free) + lines * C.line_cy256
     if kind == ASK_STORE:
         S.store_free = max(t << 8, S.store_free) + (size * C.store_kb_cy256 >> 10)
-        port = S.store_free >> 8
+        port = max(S.store_free, S.line_free) >> 8
         S.hold = max(S.hold, port - C.store_queue_cy)
     else:
         S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
-        port = S.l2_free >> 8
+        port = max(S.l2_free, S.line_free) >> 8
     k = request(S, C, kind, t)
     r = requests_of(S.log_at, REQUESTS)[k]
     r.warp, r.pc, r.mask = W.slot, W.pc, m
@@ -120,7 +134,8 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
         for k in range(0, 32 * width, 64):
             prefetch(host + k)  # the answer comes later: by then the host has its lines
         sectors = (start + 32 * width + SECTOR - 1) // SECTOR - start // SECTOR
-        k = ask(S, C, W, kind, m, width, sectors, t)
+        lines = ((start + 32 * width - 1) >> 7) - (start >> 7) + 1
+        k = ask(S, C, W, kind, m, width, sectors, lines, t)
         requests_of(S.log_at, REQUESTS)[k].first = start
         if write and (size != 4 or not move_rows(data_at(S, k), W.row_at, S.list_at + I.list * 2, count, 1)):
             for lane in range(32):
@@ -128,7 +143,7 @@ def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
         return PENDING - t
     if not checked(S, W, I.a, offset, m, width, write):
         return 0
-    k = ask(S, C, W, kind, m, width, sectors_of(W, I.a, offset, m, width), t)
+    k = ask(S, C, W, kind, m, width, sectors_of(W, I.a, offset, m, width), lines_of(W, I.a, offset, m), t)
     r = requests_of(S.log_at, REQUESTS)[k]
     for lane in range(32):
         if (m >> lane) & 1:
