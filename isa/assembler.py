@@ -11,6 +11,7 @@ from pathlib import Path
 
 from isa import registry
 from isa.advice import wgmma_advice
+from isa.advice_tmem import tmem_advice
 from isa.budget import ignore_setmaxnreg, judge
 from isa.encode import encode
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
@@ -140,7 +141,7 @@ def _kernel(module: Module, kernel: Kernel, aim: str, sources: _Sources, order: 
     layout = Layout(module, kernel)
     layout.limit_shared(aim)
     code = Lowering(kernel, aim, layout, sources.line).run()
-    ignored = [*ignore_setmaxnreg(code), *wgmma_advice(code)]
+    ignored = [*ignore_setmaxnreg(code), *wgmma_advice(code), *tmem_advice(code)]
     simplify(code)
     move_uniform(code)
     if order is not None:

@@ -6,7 +6,7 @@ import rich_click as click
 from rich.text import Text
 
 from emu.commands.common import set_option
-from emu.machine import TIMING_NUMBERS, Number, differences, load_machine, machine_names
+from emu.machine import TIMING_NUMBERS, Number, differences, load_machine, machine_names, parameters
 from emu.views.text import render, table
 
 
@@ -54,6 +54,9 @@ def diff(first: str, second: str) -> int:
     for path, x, y in differences(a, b):
         out.add_row(path, _text(x), _text(y), _unit(path))
     print(render(out), end="")
+    for feature, starts in parameters().optional.items():
+        if a.has(feature) != b.has(feature):
+            print(f"only {(a if a.has(feature) else b).name} has {feature}: {', '.join(f'{path}*' for path in starts)}")
     return 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -156,3 +158,62 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p1, [%r8], 0; @!%p1 bra WAIT;
     text = deadlock(result)
     assert "columns 0-511 of CTA 0" in text and "could still get columns from warp 0" in text
     assert "MB204" in [cause.rule for cause in result.deadlock.causes]
+
+
+# ---- any operands --------------------------------------------------------------------------------------
+
+ANY = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry any(.param .u64 desc, .param .u32 taddr, .param .u32 columns, .param .u32 at)
+{{
+    .reg .pred %p<4>; .reg .b32 %r<300>; .reg .b64 %d<4>; .shared .align 16 .b32 slot[4];
+    ld.param.u64 %d1, [desc]; ld.param.u32 %r1, [taddr]; ld.param.u32 %r2, [columns]; ld.param.u32 %r3, [at];
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 256;
+    {work}
+    tcgen05.wait::ld.sync.aligned; tcgen05.wait::st.sync.aligned;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 0, 256;
+    ret;
+}}
+"""
+WORK = (
+    f"{ALLOC} [%r3], %r2;",
+    f"{DEALLOC} %r1, %r2;",
+    f"{LOAD}.32x32b.x32.b32 {registers(32)}, [%r1];",
+    f"{LOAD}.16x256b.x16.pack::16b.b32 {registers(64)}, [%r1 + 3];",
+    f"{LOAD}.16x32bx2.x8.b32 {registers(8)}, [%r1], -5;",
+    f"tcgen05.st.sync.aligned.16x64b.x64.unpack::16b.b32 [%r1], {registers(64)};",
+    f"tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%r1], 524287, {registers(2)};",
+    "tcgen05.cp.cta_group::1.128x256b [%r1], %d1;",
+    "tcgen05.cp.cta_group::1.4x256b.b8x16.b6x16_p32 [%r1], %d1;",
+    "tcgen05.shift.cta_group::1.down [%r1];",
+)
+WORDS = st.one_of(
+    st.integers(0, 600),
+    st.sampled_from([0x200000, 0x1F0000, 0x7F0000, 0x8000_0000, 0xFFFF_FFFF]),
+    st.integers(0, 2**32 - 1),
+)
+
+
+@functools.cache
+def any_kernel(work: str) -> emu.Kernel:
+    return emu.load(text=ANY.format(work=work))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(WORK), st.integers(0, 2**64 - 1), WORDS, WORDS, WORDS, st.booleans())
+def test_any_operands_end_in_a_result_or_a_named_fault(work, desc, taddr, columns, at, version):
+    desc = desc & ~(7 << 46 | 0x1FF << 52) | 1 << 46 if version else desc
+    result = emu.launch(
+        any_kernel(work),
+        machine=load_machine("b200", ("chip.sms=1",)),
+        block=32,
+        args=[desc, taddr, columns, at],
+        max_cycles=50_000,
+    )
+    rules = {f.rule for f in result.findings if f.severity == "fault"}
+    assert rules <= {"MEM101", "MEM102", "TC102", "TC103", *(f"TM{n}" for n in (101, 102, 105, 107, 109, 110, 111))}, (
+        rules
+    )
+    assert rules or result.deadlock or result.exit_code() == 0
