@@ -85,7 +85,6 @@ CAUSES: tuple[Cause, ...] = (
     Cause("fence", Reason.LONG_SCOREBOARD, "a CTA-level or proxy fence has not completed"),
     Cause("Tensor Memory", Reason.LONG_SCOREBOARD, "a tcgen05.ld or .st has not completed"),
     Cause("Tensor Memory columns", Reason.LONG_SCOREBOARD, "tcgen05.alloc: no columns are free"),
-    Cause("tcgen05 queue", Reason.MATH_PIPE_THROTTLE, "the tensor core's queue of products and copies is full"),
     Cause("named barrier", Reason.BARRIER, "bar.sync: other warps have not arrived"),
     Cause("wgmma group", Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group"),
     Cause("wgmma queue", Reason.GMMA, "the tensor core's queue is full"),
