@@ -41,16 +41,27 @@ def extent(program: Program, machine: Machine, grid: Extent, asked: Extent | Non
     return cluster
 
 
-def teams(machine: Machine, size: int) -> list[list[int]]:
-    """SMs that take the clusters of `size` CTAs, GPC by GPC; TPCs are spread over the GPCs as evenly as can be."""
+def gpcs(machine: Machine) -> list[list[int]]:
+    """The SMs of every GPC.  One GPC is small, the others share the rest evenly; SM numbers go round the GPCs, TPC by TPC."""
     sms, pair = int(machine.value("chip.sms")), int(machine.value("chip.tpc_sms"))
-    tpcs, gpcs = -(-sms // pair), int(machine.value("chip.gpcs"))
-    found, first = [], 0
-    for gpc in range(gpcs):
-        count = min((tpcs // gpcs + (gpc < tpcs % gpcs)) * pair, sms - first)
-        found += [list(range(at, at + size)) for at in range(first, first + count - size + 1, size)]
-        first += count
+    tpcs, count = -(-sms // pair), int(machine.value("chip.gpcs"))
+    small = min(int(machine.value("chip.small_gpc_tpcs")), tpcs) if count > 1 else tpcs
+    rest = [(tpcs - small) // (count - 1) + (k < (tpcs - small) % (count - 1)) for k in range(count - 1)]
+    left, found = [*rest, small], [[] for _ in range(count)]  # type: list[int], list[list[int]]
+    tpc = 0
+    while tpc < tpcs:
+        for k in range(count):
+            if left[k]:
+                left[k] -= 1
+                found[k] += range(tpc * pair, min((tpc + 1) * pair, sms))
+                tpc += 1
     return found
+
+
+def teams(machine: Machine, size: int) -> list[list[int]]:
+    """SMs that take the clusters of `size` CTAs, in the order in which they take them: one in each GPC, then the next in each."""
+    chunks = [[gpc[at : at + size] for at in range(0, len(gpc) - size + 1, size)] for gpc in gpcs(machine)]
+    return [teams[k] for k in range(max(map(len, chunks))) for teams in chunks if k < len(teams)]
 
 
 def in_order(grid: Extent, cluster: Extent) -> np.ndarray:

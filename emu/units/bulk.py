@@ -134,7 +134,9 @@ def bulk_send(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             return DEFAULT
         j.code, j.target = I.imm & 0xFFFF, W.smem_base + place_of(S, W, target)
         start_store(S, C, W, k, t)
-        j.state = SEND_READING
+        slower = (size * C.peer_copy_kb_cy256 >> 10) - (size * C.store_kb_cy256 >> 10)
+        S.store_free += slower
+        j.state, j.serve, j.read = SEND_READING, S.store_free >> 8, j.read + (slower >> 8)
         j.finish = max(j.read + C.peer_copy_cy, t + C.peer_cy)
         if j.own:
             record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, size, t)

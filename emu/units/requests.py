@@ -12,7 +12,7 @@ from typing import Any
 
 from numba import njit
 
-from emu.chip_state import ASK_LOAD, PENDING, REQUEST, REQUEST_BYTES, REQUEST_DATA, REQUESTS
+from emu.chip_state import ASK_ATOMIC, ASK_COPY_OUT, ASK_STORE, PENDING, REQUEST, REQUEST_BYTES, REQUEST_DATA, REQUESTS
 from emu.compiled import compiled
 from emu.issue import gated_operands, operands
 from emu.raw import st64, view
@@ -32,7 +32,7 @@ def request(S: Any, C: Any, kind: int, t: int) -> int:
     S.limit = min(S.limit, t + C.answer_cy)
     if S.log_tail - S.log_head > REQUESTS - SPARE:
         S.limit = min(S.limit, t + 1)
-    if kind != ASK_LOAD:
+    if kind == ASK_STORE or kind == ASK_ATOMIC or kind == ASK_COPY_OUT:
         S.stored = t
     r.time, r.kind, r.first, r.mixed = t, kind, 0, 0
     return k

@@ -73,12 +73,18 @@ def test_ctas_of_a_cluster_are_on_neighbouring_sms(ptx: Any) -> None:
     out = np.zeros(32, np.uint32)
     run(ptx, "mov.u32 %r9, %smid; st.global.u32 [%d1], %r9;", out, 32, 4, block=1)
     where = out.reshape(8, 4).tolist()
-    assert where[:4] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
-    assert (
-        clusters.teams(load_machine("h200"), 16)[1] == list(range(18, 34))
-        and len(clusters.teams(load_machine("h200"), 2)) == 66
-    )
-    assert clusters.teams(load_machine("h200"), 4) == clusters.teams(load_machine("h200"), 4)
+    assert where[:4] == [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+
+
+def test_teams_are_those_of_a_card() -> None:
+    """What %smid showed on one H200: clusters at a time, and who is beside whom."""
+    machine = load_machine("h200")
+    assert [len(clusters.teams(machine, size)) for size in (1, 2, 4, 8, 16)] == [132, 66, 30, 15, 7]
+    assert {(0, 1, 16, 17), (14, 15, 30, 31), (76, 77, 90, 91)} <= {tuple(team) for team in clusters.teams(machine, 4)}
+    assert [14, 15, 30, 31, 46, 47, 62, 63] in clusters.teams(machine, 8)
+    for sms, count in ((1, 8), (5, 2), (60, 8), (132, 1)):
+        found = clusters.gpcs(load_machine("h200", (f"chip.sms={sms}", f"chip.gpcs={count}")))
+        assert sorted(sm for gpc in found for sm in gpc) == list(range(sms))
 
 
 @pytest.mark.parametrize(
