@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emu.machine import load_machine
-from tools.corpus.__main__ import counted, cycles, main
+from tools.corpus.__main__ import counted, cycles, machine_of, main
 from tools.corpus.launch import Outcome, attempt
 from tools.corpus.manifest import Corpus, load
 
@@ -20,7 +20,7 @@ CORPUS = load(FOLDER)
 
 @pytest.mark.parametrize("entry", CORPUS.entries, ids=lambda e: e.file.removesuffix(".ptx"))
 def test_compiled_kernels_run_right(entry: Any) -> None:
-    outcome = attempt(CORPUS, entry, load_machine("h200"))
+    outcome = attempt(CORPUS, entry, load_machine(machine_of(entry.target)))
     assert (outcome.verdict, outcome.reason) == ("right", "")
     assert outcome.result is not None and outcome.result.cycles > 0
 
@@ -58,7 +58,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     (row,) = json.loads(out.out)
     assert row["verdict"] == "right" and row["ratio"] == round(row["cycles"] / 874, 3)
     assert "1 kernels: 1 right, 0 refused, 0 wrong, 0 fault" in out.err
-    assert main(["--corpus", str(FOLDER), "--target", "sm_100a"]) == 0 and "0 kernels" in capsys.readouterr().out
+    assert main(["--corpus", str(FOLDER), "--target", "sm_103a"]) == 0 and "0 kernels" in capsys.readouterr().out
 
 
 def test_the_page_counts_and_lists() -> None:

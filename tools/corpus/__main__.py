@@ -1,6 +1,6 @@
 """Run the kernels of a corpus folder and check their outputs.
 
-    python -m tools.corpus                            # the `one` launch of every sm_90a and sm_80 kernel
+    python -m tools.corpus                            # the `one` launch of every kernel
     python -m tools.corpus --only softmax --target sm_90a --json -
     python -m tools.corpus --launch full --limit 5e6  # full launches of up to five million recorded warp instructions
 
@@ -35,17 +35,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--corpus", type=Path, default=SHARED / "corpus", help="folder with manifest.json")
     parser.add_argument("--recorded", type=Path, default=SHARED / "hw" / "h200-corpus.csv", help="cycles of the card")
     parser.add_argument("--only", default="", help="part of a file name, or a pattern")
-    parser.add_argument("--target", action="append", help="default: sm_90a and sm_80")
+    parser.add_argument("--target", action="append", help="default: sm_90a, sm_80 and sm_100a")
     parser.add_argument("--launch", choices=("one", "full"), default="one")
     parser.add_argument("--limit", type=float, default=2e6, help="full: most warp instructions the card executed")
-    parser.add_argument("--machine", default="h200")
+    parser.add_argument("--machine", help="default: h200, for sm_100a b200")
     parser.add_argument("--warm", action="store_true", help="start with the data in L2, as after an earlier launch")
     parser.add_argument("--max-cycles", type=int, default=MAX_CYCLES)
     parser.add_argument("--page", action="store_true", help="rewrite the tables of docs/corpus.md")
     parser.add_argument("--json", metavar="FILE|-", help="write the rows as JSON")
     args = parser.parse_args(argv)
     corpus, card = load(args.corpus), recorded(args.recorded)
-    targets = tuple(args.target or ("sm_90a", "sm_80"))
+    targets = tuple(args.target or ("sm_90a", "sm_80", "sm_100a"))
     entries = [e for e in corpus.pick(args.only, targets) if affordable(e, args.launch, card, args.limit)]
     rows = []
     for outcome, seconds in attempts(corpus, entries, args):
@@ -73,10 +73,15 @@ def affordable(entry: Entry, launch: str, card: dict[tuple[str, str], Recorded],
     return known is not None and known.warp_instructions <= limit
 
 
+def machine_of(target: str) -> str:
+    """The machine on which kernels of a target run."""
+    return "b200" if target.startswith("sm_10") else "h200"
+
+
 def attempts(corpus: Corpus, entries: list[Entry], args: argparse.Namespace) -> Iterator[tuple[Outcome, float]]:
     """Outcome and seconds of each kernel."""
-    machine = load_machine(args.machine)
     for entry in entries:
+        machine = load_machine(args.machine or machine_of(entry.target))
         begin = time.perf_counter()
         yield attempt(corpus, entry, machine, args.launch, args.max_cycles, args.warm), time.perf_counter() - begin
 
