@@ -207,7 +207,7 @@ def by_sample(
     if chip.failed:
         return chip, done, None
     spans = chip.spans[members[list(sample.ctas)]].max(axis=1).tolist()
-    ends = replay(kinds, sample, spans, chip.sms[0].shape.slots, teams, chip.turnaround)
+    ends = replay(kinds, sample, spans, chip.sms[0].shape.slots, teams, chip.pace)
     cycles = [end for end in ends for _ in range(members.shape[1])]
     return chip, done, Whole(cycles, chip.scales(executed))
 

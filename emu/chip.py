@@ -19,7 +19,7 @@ from emu.link import Linked
 from emu.livelock import Watch, look_together
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
-from emu.representative import Sample, shares
+from emu.representative import Pace, Sample, shares
 from emu.sm import Shape, StreamingMultiprocessor
 from emu.state import DEADLOCK, FAULT, FINISHED, GIVEN, LIMIT, QUANTUM, RUNNING, SM
 from emu.units.supply import LINE
@@ -70,6 +70,7 @@ class Chip:
         self.records, self.chip = records, np.zeros(1, CHIP)
         warps = together * shape.warps
         self.clusters = np.full(max(count // together, 1) * shape.slots, np.array((0, warps, warps, 0), CLUSTER))
+        self.pace = Pace.of(machine, int(records["warps_per_cta"][0]))
         records["weight"] = sample.weights if sample else 1
         segments = self.sms[0].segments
         self.arrays = np.zeros(len(segments), ARRAY)
@@ -96,6 +97,7 @@ class Chip:
         H["server_at"], H["line_at"] = self.servers.ctypes.data, self.lines.ctypes.data
         H["capacity"] = v("unit.l2.capacity_b") // LINE
         H["merge"], H["merge_share"] = v("unit.l2.merge_cy"), v("unit.l2.merge_share")
+        H["cta_cy"] = v("chip.cta_cy")
         window = v("unit.l2.window_cy")
         for which, rate, unit in (
             (L2, "unit.l2.chip_b_per_cy", "l2"),
@@ -108,12 +110,13 @@ class Chip:
             H["fills"] = len(self.lines)
 
     def _place(self, slots: int) -> None:
-        """Give the first CTAs to slots, whole clusters to teams."""
+        """Give the first CTAs to slots, whole clusters to teams; those of an SM start one after the other."""
         H = self.chip[0]
         for slot in range(slots):
             for sm in self.sms:
                 if H["next_cta"] < self.ctas:
                     sm.ctas["state"][slot], sm.ctas["id"][slot] = GIVEN, self.order[H["next_cta"]]
+                    sm.ctas["born"][slot] = int(slot * self.pace.fill)
                     sm.sm["open"] += 1
                     H["next_cta"] += 1
 
@@ -164,12 +167,6 @@ class Chip:
     def running(self) -> bool:
         """Whether the limit of cycles ended the run, and nothing worse."""
         return self.failed and bool(np.isin(self.records["status"], (FINISHED, LIMIT)).all())
-
-    @property
-    def turnaround(self) -> int:
-        """Cycles from the end of a CTA to the start of the next one."""
-        C, warps = self.config[0], int(self.records["warps_per_cta"][0])
-        return int(C["turnaround_cy256"] + warps * C["turnaround_warp_cy256"]) >> 8
 
     def scales(self, sample: Sample) -> list[float]:
         """For every SM of a sample, the CTAs that one of those that it executed stands for."""

@@ -113,6 +113,8 @@ CHIP = np.dtype(
         ("limit", i64),  # none goes further
         ("ctas", i64),  # of the grid
         ("next_cta", i64),  # how many have been given out
+        ("cta_cy", f64),  # between two CTAs that are handed to free slots ...
+        ("cta_free", f64),  # ... and when the next one can be
         ("order_at", i64),  # int64: which CTA comes when
         ("span_at", i64),  # int64 by CTA: cycles from its start to its end
         ("where_at", i64),  # int64 by CTA: its SM

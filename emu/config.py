@@ -26,12 +26,13 @@ FIELDS = (
     "peer_cy", "peer_load_cy", "peer_atom_cy", "peer_store_cy", "peer_arrive_cy", "peer_copy_cy", "peer_copy_kb_cy256", "peer_ack_cy", "cluster_open_cy", "cluster_far_cy", "tpc_sms", "multicast_cy", "multicast_share256",
     "mma_queue", "mma_start_cy", "mma_spacing_min", "mma_spacing_less", "mma_spacing_per",
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
-    "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy", "stream_length",
+    "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy",
+    "stream_start", "stream_period_cy", "stream_length", "stream_decay",
     "mma_fraction", "mma_issue_cy", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_beat_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
     "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_cp_cy", "tc_cp_kb_cy256",
-    "turnaround_cy256", "turnaround_warp_cy256", "cancel_cy",
+    "turnaround_cy256", "turnaround_warp_cy256", "warp_start_cy", "cancel_cy",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
 KB = 256 * 1024  # bytes a cycle -> cy256 of a kilobyte
@@ -64,6 +65,7 @@ def _core(v: Value) -> dict[str, float]:
         "branch_guard_cy": v("unit.branch.predicate_cy") - v("timing.predicate.latency"),
         "turnaround_cy256": 256 * v("sm.turnaround_cy"),
         "turnaround_warp_cy256": 256 * v("sm.turnaround_warp_cy"),
+        "warp_start_cy": v("sm.warp_start_cy"),
         "cancel_cy": v("sm.cancel_cy"),
     }
 
@@ -170,7 +172,10 @@ def _tensor(v: Value) -> dict[str, float]:
         "mma_rs_latency_cy": v("unit.tensor.rs_latency_cy") - outside,
         "mma_share256": 256 * (1 - issue_share),
         "grant_period_cy": 1 / issue_share,
+        "stream_start": v("unit.tensor.stream_run") - 1,
+        "stream_period_cy": 1 / v("unit.tensor.stream_issue_per_cy"),
         "stream_length": v("unit.tensor.starving_run") - 1,
+        "stream_decay": v("unit.tensor.starving_rest"),
         "mma_fraction": v("unit.tensor.fraction_bits"),
         "mma_issue_cy": v("unit.tensor.mma_issue_cy"),
         "mma_f8_fraction": v("unit.tensor.f8_fraction_bits"),

@@ -147,7 +147,8 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
         p = ld32(W.pred_at + I.guard * 4)
         m &= ~p if I.flip & 1 else p
     free_at = S.free_at + (s * PIPES + I.pipe) * 8
-    busy = tensor_busy(S, t) and I.flags & REGS != 0
+    running = tensor_busy(S, t)
+    busy = running and I.flags & REGS != 0
     code, held, held_reason = DEFAULT, 0, 0
     if I.kind == 0:
         settle(S, W, I, pc, t, ld64(S.ready_at + W.slot8), ld64(free_at), S.grant_next[s] if busy else 0)
@@ -155,13 +156,13 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
             I.op, W.row_at, I.d, I.a, I.b, I.c, W.pred_at, I.pd, I.pd2, I.pa, I.pb, I.flip, I.imm, m
         )  # fmt: skip
         W.pc = pc + 1
-        st64(free_at, t + (I.slowed if busy else I.interval))
+        st64(free_at, t + (I.slowed if running else I.interval))
     else:
         code = issue_unit(S, C, W, I, t, m, free_at, S.grant_next[s] if busy else 0)
         if code == RETRY:
             may_issue(S, s, max(ld64(S.ready_at + W.slot8), t + 1))
             return
-        st64(free_at, max(t + (I.slowed if busy else I.interval), S.hold))
+        st64(free_at, max(t + (I.slowed if running else I.interval), S.hold))
         held, held_reason = W.dep_ready, W.dep_reason
     if I.drag:
         drag(S, C, W, I, t)
@@ -169,13 +170,13 @@ def issue(S: Any, C: Any, W: Any, instrs: Any, s: int, t: int) -> None:
     W.last = t
     if busy:
         if t >= S.grant_next[s]:
-            S.grant_next[s] = t + C.grant_period_cy
+            S.grant_next[s] = t + (C.grant_period_cy if W.streak < C.stream_start else C.stream_period_cy)
         else:
             steal(S, C, s)
     S.sub_last[s] = W.slot8
     if I.flags & STAMPED:
         result_times(S, W, I, t + (code if code >= 0 else I.latency))
-    W.streak = W.streak + 1 if I.stall == 1 else 0
+    W.streak = min(W.streak + 1, C.stream_length) if I.stall == 1 else max(W.streak - C.stream_decay, 0)
     gap = t + I.stall
     if (W.pc == W.rpc or W.pc < 0 or W.pc >= S.npc) and not following_path(S, C, W, t):
         return

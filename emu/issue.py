@@ -149,7 +149,7 @@ def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
     """`pick` where only the warp that issued last can be ready."""
     following = ld64(S.next_at + last)
     g = max(ld64(S.ready_at + last), ld64(S.free_at + (following & -8)))
-    if following & 1 and port > t and not streams(S, C, last >> 3, t):
+    if following & 1 and port > t and not streams(S, C, last >> 3):
         g = max(g, port)
     others = S.sub_others[s]
     S.sub_next[s] = others if g <= t else min(others, g)
@@ -159,7 +159,7 @@ def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
 @compiled
 def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> int:
     """`pick` among all warps; with minima instead of branches, which would not predict."""
-    stream = last >= 0 and (port > 0 and streams(S, C, last >> 3, t) if busy else port > t)
+    stream = last >= 0 and (port > 0 and streams(S, C, last >> 3) if busy else port > t)
     best, best_at, soonest = NEVER, NEVER, NEVER
     at = S.order_at + s * (WARP_SLOTS // 4 * 8)
     for k in range(S.sub_count[s]):
@@ -180,7 +180,6 @@ def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> in
 
 
 @compiled
-def streams(S: Any, C: Any, slot: int, t: int) -> bool:
-    """Whether a warp is in an unbroken stream of one instruction a cycle, which keeps the ports."""
-    W = warps_of(S.warp_at, WARP_SLOTS)[slot]
-    return bool(W.last == t - 1 and W.streak >= C.stream_length)
+def streams(S: Any, C: Any, slot: int) -> bool:
+    """Whether a warp is in a long stream of one instruction a cycle, which keeps the ports."""
+    return bool(warps_of(S.warp_at, WARP_SLOTS)[slot].streak >= C.stream_length)

@@ -64,7 +64,9 @@ def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
         rt["slowed"][k] = math.ceil(_slowed(timing.interval, timing.pipe, machine))
         if multiplies:
             rt["linger"][k], rt["drag"][k] = _beside_mma(timing.pipe, machine)
-        rt["flags"][k] = _flags(program, k, micro, timing.pipe)
+        # Beside wgmma the special-function unit reads its operands at its own time, beside mma.sync in a slot like the others.
+        ported = timing.pipe not in PORTLESS and (multiplies or timing.pipe != "xu")
+        rt["flags"][k] = _flags(program, k, micro) | (REGS if ported else 0)
         if micro.unit:
             unit, rt["op"][k] = unit_routines()[micro.unit]
             rt["kind"][k] = 1 + UNITS.index(unit)
@@ -107,14 +109,12 @@ def _beside_mma(pipe: str, machine: Machine) -> tuple[int, int]:
     return (round(machine.value("unit.tensor.mma_behind_fma_cy")) if fp32 else 0), round(256 * yields)
 
 
-def _flags(program: Program, k: int, micro: Micro, pipe: str) -> int:
+def _flags(program: Program, k: int, micro: Micro) -> int:
     flags = 0
     if program.instrs["d"][k] != NO_ROW:
         flags |= HAS_D
         if any(c in "UD" for c in micro.results):
             flags |= PAIR
-    if pipe not in PORTLESS:
-        flags |= REGS
     if "loads" in micro.flags and program.instrs["nd"][k]:
         flags |= LOADS
     if micro.unit in ("bra", "exit"):

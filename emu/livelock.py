@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.stalls import Reason
-from emu.state import BLOCK_MBAR, DEADLOCK, LIVE, NEVER, QUANTUM, SPIN, WARP_SLOTS
+from emu.state import BLOCK_MBAR, DEADLOCK, LIVE, NEVER, QUANTUM, RUNNING, SPIN, WARP_SLOTS
 from isa.micro import MICROS
 from isa.program import Program
 
@@ -54,8 +54,9 @@ class Watch:
 
     def until(self, wanted: int) -> int:
         """The end of a stretch that is to last until `wanted`."""
-        near = self.last_look if int(self.sm.sm[0]["now"]) < self.last_look else self.max_cycles
-        return min(wanted, near)
+        S = self.sm.sm[0]
+        ahead = S["now"] < self.last_look and S["status"] in (RUNNING, QUANTUM)
+        return min(wanted, self.last_look if ahead else self.max_cycles)
 
     def quiet(self) -> bool:
         """Whether no instruction with an effect has issued since the last time."""
@@ -121,8 +122,8 @@ def repeating(sm: StreamingMultiprocessor, effect: np.ndarray, end: int) -> dict
     for step in range(STEPS):
         soonest = min(int(S["next_event"]), *(int(x) for x in S["sub_next"]))
         following = max(int(S["now"]) + 1, soonest)
-        if following > end or sm.advance(following) != QUANTUM:
-            return {}
+        if following > end or sm.advance(following) != QUANTUM or int(S["now"]) < following:
+            return {}  # the last: it waits for an answer that needs the other SMs
         for k in moving:
             seen[k].add(int(sm.warps["pc"][k]))
         away -= {k for k in away if sm.warps["last"][k] >= since and _registers(sm, k) == start[k]}

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from emu.machine import Machine
+
 LEAST = 3  # executed CTAs of a class
 TOGETHER = 12  # executed CTAs of a grid with few classes
 PROBE = 1 << 14  # cycles
@@ -30,6 +32,22 @@ class Sample:
     stands_for: tuple[float, ...]
     weights: tuple[int, ...]
     arrays: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How CTAs follow one another, cycles: on the slots of an SM at the start, in a freed slot, from one freed slot to the next."""
+
+    fill: float
+    turnaround: int
+    handed: float
+
+    @classmethod
+    def of(cls, machine: Machine, warps: int) -> Pace:
+        """That of CTAs of so many warps."""
+        v = machine.value
+        fill = max(v("sm.fill_cy") + warps * v("sm.fill_warp_cy"), warps * v("sm.fill_least_warp_cy"))
+        return cls(fill, int(v("sm.turnaround_cy") + warps * v("sm.turnaround_warp_cy")), v("chip.cta_cy"))
 
 
 def border_classes(grid: tuple[int, int, int]) -> list[Hashable]:
@@ -79,7 +97,7 @@ def shares(arrays: np.ndarray, lines: np.ndarray) -> np.ndarray:
 
 
 def replay(
-    classes: Sequence[Hashable], sample: Sample, durations: Sequence[int], slots: int, sms: int, turnaround: int
+    classes: Sequence[Hashable], sample: Sample, durations: Sequence[int], slots: int, sms: int, pace: Pace
 ) -> list[int]:
     """Cycles of every SM when the whole grid runs: CTAs breadth first, then each to the slot that is free first.
 
@@ -89,13 +107,17 @@ def replay(
     for cta, cycles in zip(sample.ctas, durations, strict=True):
         seen.setdefault(classes[cta], []).append(cycles)
     used = min(sms, len(classes))
-    free = [(0, slot, sm) for slot in range(slots) for sm in range(used)]
+    free = [(slot * pace.fill, slot, sm) for slot in range(slots) for sm in range(used)]
+    first, handed = len(free), 0.0
     turn: dict[Hashable, int] = dict.fromkeys(seen, 0)
     ends = [0] * used
-    for kind in classes:
+    for number, kind in enumerate(classes):
         start, _, sm = free[0]
+        if number >= first:
+            start = max(start, handed)
+            handed = start + pace.handed
         cycles = seen[kind][turn[kind] % len(seen[kind])]
         turn[kind] += 1
-        ends[sm] = max(ends[sm], start + cycles)
-        heapq.heapreplace(free, (start + cycles + turnaround, 0, sm))
+        ends[sm] = max(ends[sm], int(start) + cycles)
+        heapq.heapreplace(free, (start + cycles + pace.turnaround, 0, sm))
     return ends

@@ -53,10 +53,10 @@ MEANINGS: dict[Reason, str] = {
     Reason.MATH_PIPE_THROTTLE: "The arithmetic pipe is still busy with another instruction, or the queue of "
     "tcgen05 is full.",
     Reason.MIO_THROTTLE: "The queue of the memory input/output unit is full (MUFU, shuffle, shared memory, mbarrier "
-    "arrivals, TMA and wgmma hand-over).",
+    "arrivals, TMA, wgmma).",
     Reason.LG_THROTTLE: "The queue for local and global memory instructions is full.",
     Reason.BARRIER: "bar.sync has not been reached by all, or wgmma.wait_group has groups outstanding.",
-    Reason.GMMA: "The wgmma queue is full, or the four warps of the warpgroup have not all reached wgmma.fence.",
+    Reason.GMMA: "The four warps of the warpgroup have not all reached wgmma.fence.",
     Reason.WARPGROUP_ARRIVE: "Nsight's sampling name for `gmma`; never charged here.",
     Reason.DISPATCH_STALL: "Register-file ports: full-rate FP32 streams against each other or against the tensor core.",
     Reason.BRANCH_RESOLVING: "The target of a branch is not known yet, or lanes wait at a reconvergence point.",
@@ -87,7 +87,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("Tensor Memory columns", Reason.LONG_SCOREBOARD, "tcgen05.alloc: no columns are free"),
     Cause("named barrier", Reason.BARRIER, "bar.sync: other warps have not arrived"),
     Cause("wgmma group", Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group"),
-    Cause("wgmma queue", Reason.GMMA, "the tensor core's queue is full"),
+    Cause("wgmma queue", Reason.MIO_THROTTLE, "the tensor core's queue is full; only the first warp of a warpgroup waits for it"),
     Cause("warpgroup", Reason.GMMA, "another warp of the warpgroup has not reached the same wgmma.fence or wgmma"),
     Cause("bulk queue", Reason.MIO_THROTTLE, "the queue of the bulk copy unit is full"),
     Cause("tcgen05 queue", Reason.MATH_PIPE_THROTTLE, "the tensor core has as many commands of tcgen05 as it takes"),

@@ -371,6 +371,10 @@ def answer_cta(H: Any, S: Any, slot: int, t: int) -> None:
         K.phase, K.ended, K.live = 0, 0, H.cluster * S.warps_per_cta
         K.pending = K.live
     more, born = H.next_cta < H.ctas, c.born
+    if more:
+        start = max(float(born), H.cta_free)
+        H.cta_free = start + H.cta_cy * H.cluster * S.weight
+        born = int(start)
     for rank in range(H.cluster):
         P = peer(H, S, rank)
         c = ctas_of(P.cta_at, CTA_SLOTS)[slot]

@@ -62,13 +62,14 @@ def lines_of(W: Any, row: int, offset: int, m: int) -> int:
 def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lines: int, t: int) -> int:
     """Pass an access through the SM's port to L2 and write it down; returns its place in the log.
 
-    Loads and stores look up their lines one after the other.  Past the port's queue the sub-partition's next store has
-    to wait (`hold`).
+    Loads and stores take turns in one port (`global_copy_throughput`, one SM) and look up their lines one after the
+    other.  Past the port's queue the sub-partition's next store has to wait (`hold`).
     """
     size = sectors * SECTOR
     S.line_free = max(t << 8, S.line_free) + lines * C.line_cy256
     if kind == ASK_STORE:
-        S.store_free = max(t << 8, S.store_free) + (size * C.store_kb_cy256 >> 10)
+        S.store_free = max(t << 8, max(S.store_free, S.l2_free)) + (size * C.store_kb_cy256 >> 10)
+        S.l2_free = S.store_free
         port = max(S.store_free, S.line_free) >> 8
         S.hold = max(S.hold, port - C.store_queue_cy)
     else:

@@ -74,7 +74,7 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
         for q in range(len(g.arrived)):
             g.arrived[q] = 0
     for i in range(S.warps_per_cta):
-        start_warp(S, slot, i, t)
+        start_warp(S, slot, i, t + i * C.warp_start_cy)
 
 
 @njit(inline="always")

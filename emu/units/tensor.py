@@ -1,9 +1,10 @@
 """The tensor core as wgmma uses it (PTX ISA 9.7.15; rules 1 to 4 of the H200 measurements).
 
-One queue serves all warpgroups, first come, first served; a wgmma enters when its four warps have
-issued it and leaves when its pass through the tensor core ends.  (Recorded timelines of two
-warpgroups: the completions follow the order of issue, also where one warpgroup issued twice in a row.
-Warpgroups that find the queue full take turns, which makes them alternate.)  Read window: operands are
+One queue serves all warpgroups, first come, first served; a wgmma enters when the first warp of its warpgroup issues
+it, starts when all four have, and leaves when its pass through the tensor core ends.  Only the first warp waits for room;
+the others go on and wait at the next wgmma.fence or wgmma.wait_group (clocks of all four in `tools.calibrate.groups`).
+(Recorded timelines of two warpgroups: the completions follow the order of issue, also where one warpgroup issued twice in a
+row.  Warpgroups that find the queue full take turns, which makes them alternate.)  Read window: operands are
 read from shared memory (and, for A fragments, from registers) until completion.  Write moment: D
 appears in the registers at completion, in queue order.
 """
@@ -49,7 +50,7 @@ from emu.units.tensor_math import wgmma
 from emu.units.tensor_panels import KIND_E4M3, KIND_E5M2
 from emu.units.tensor_silicon import FULL
 
-R_GMMA, R_BARRIER = int(Reason.GMMA), int(Reason.BARRIER)
+R_GMMA, R_BARRIER, R_MIO = int(Reason.GMMA), int(Reason.BARRIER), int(Reason.MIO_THROTTLE)
 
 
 @njit(inline="always")
@@ -69,15 +70,15 @@ def from_registers(word: int) -> int:
 
 @compiled
 def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """Put one wgmma.mma_async into the warpgroup's queue; the fourth warp makes it ready."""
+    """Put one wgmma.mma_async into the warpgroup's queue; the last of its warps makes it ready."""
     if m == 0:
         return DEFAULT
     own = W.slot >> 2
     g = wgroups_of(S.wg_at, WARPGROUPS)[own]
-    seq = W.mma_issued
-    if seq == g.issued and (S.mma_queued >= C.mma_queue or seq - g.done >= RING):
+    seq, leads = W.mma_issued, W.slot & 3 == 0
+    if (leads and S.mma_queued >= C.mma_queue) or seq - g.done >= RING:
         S.mma_parked = 1
-        park(S, W, BLOCK_MMA_QUEUE, R_GMMA, t)
+        park(S, W, BLOCK_MMA_QUEUE, R_MIO, t)
         return RETRY
     if m != W.active or (W.active | W.exited) & 0xFFFFFFFF != 0xFFFFFFFF or W.exited:
         fault(S, W, F_DIVERGED, 0, 0, m)
@@ -97,10 +98,9 @@ def wgmma_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         return DEFAULT
     g.arrived[k] += 1
     W.mma_issued = seq + 1
-    if g.issued == seq:
-        g.issued = seq + 1
+    g.issued = max(g.issued, seq + 1)
+    if leads:
         S.mma_queued += 1
-        wake_group(S, own, BLOCK_MMA_QUEUE, t + 1, NEVER)  # the entry is there for the other warps too
     if g.arrived[k] == 4:
         g.ready[k] = at(S, W, C_MMA, W.pc, t, t + C.mma_start_cy, t + 1)
         event(S, g.ready[k])
@@ -164,17 +164,17 @@ def wake_group(S: Any, group: int, block: int, when: int, limit: int) -> None:
 
 @compiled
 def wake_longest(S: Any, when: int) -> None:
-    """Wake the warpgroup that has waited longest for room in the queue."""
+    """Wake the first warp of the warpgroup that has waited longest for room in the queue."""
     if not S.mma_parked:
         return
     warps = warps_of(S.warp_at, WARP_SLOTS)
-    since, group = NEVER, -1
-    for i in range(WARP_SLOTS):
+    since, first = NEVER, -1
+    for i in range(0, WARP_SLOTS, 4):
         W = warps[i]
         if W.state == LIVE and W.block == BLOCK_MMA_QUEUE and W.park_since < since:
-            since, group = W.park_since, i >> 2
-    if group >= 0:
-        wake_group(S, group, BLOCK_MMA_QUEUE, when, NEVER)
+            since, first = W.park_since, i
+    if first >= 0:
+        wake(S, warps[first], when)
     else:
         S.mma_parked = 0
 

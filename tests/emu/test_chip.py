@@ -94,7 +94,7 @@ def test_every_cta_runs_once(ptx: Any, ctas: int) -> None:
 
 
 def test_waves(ptx: Any) -> None:
-    """Six equal CTAs on four SMs take as long as eight: wave quantisation; five times four take five waves."""
+    """Six equal CTAs on four SMs take as long as eight, which are handed out a cycle apart; five times four take five waves."""
     cycles = {}
     for ctas in (4, 6, 8, 20):
         out = np.zeros(ctas * 32, np.uint32)
@@ -107,7 +107,30 @@ def test_waves(ptx: Any) -> None:
             ctas,
             shared_bytes=200_000,
         ).cycles
-    assert cycles[6] == cycles[8] and 1.9 < cycles[8] / cycles[4] < 2.2 and 4.7 < cycles[20] / cycles[4] < 5.4
+    assert cycles[8] - cycles[6] == 2 and 1.9 < cycles[8] / cycles[4] < 2.2 and 4.7 < cycles[20] / cycles[4] < 5.4
+
+
+def starts(ptx: Any, sms: int, ctas: int, warps: int) -> np.ndarray:
+    """The first clock of every warp, [CTAs, warps]."""
+    out = np.zeros((ctas, warps, 32), np.uint64)
+    index = "mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u64 %d3, %clock64; "
+    index += f"mad.lo.u32 %r2, %r1, {32 * warps}, %r0; mul.wide.u32 %d0, %r2, 8; add.u64 %d1, %out, %d0; "
+    launch(ptx, index + "st.global.u64 [%d1], %d3;", "u64 out", [out], sms, ctas, block=32 * warps)
+    return out[:, :, 0].astype(np.int64)
+
+
+@pytest.mark.parametrize(("warps", "interval"), [(1, 24), (4, 27), (8, 31), (32, 98)])
+def test_ctas_and_warps_start_one_after_the_other(ptx: Any, warps: int, interval: int) -> None:
+    """Intervals on an H200 (tools/calibrate/measured.csv, cta_start_interval); a warp starts 2 cycles after the one before."""
+    at = starts(ptx, 1, 2, warps)
+    assert np.abs(np.diff(at[0]) - 2).max(initial=0) <= 1 or warps > 8
+    assert at[1, 0] - at[0, 0] == pytest.approx(interval, rel=0.05)
+
+
+def test_free_slots_get_one_cta_a_cycle(ptx: Any) -> None:
+    """64 SMs of 32 slots whose CTAs end at once: all of them together start one a cycle (cta_interval: 132 on 132 SMs)."""
+    at = np.sort(starts(ptx, 64, 64 * 64, 1)[64 * 32 :, 0])
+    assert np.diff(at).mean() == pytest.approx(1, rel=0.05)
 
 
 # ---- contention ----------------------------------------------------------------------------------------

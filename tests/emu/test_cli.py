@@ -131,7 +131,7 @@ def test_unknown_machine(warpsmith):
         ("HGMMA", "executed by wgmma_mma"),
         ("mbarrier.wait", "mbarrier.wait [bar], parity;"),
         ("tma.load.3d", "short spelling"),
-        ("wgmma queue", "a cause of gmma"),
+        ("wgmma queue", "a cause of mio_throttle"),
         ("PINGPONG", "define PINGPONG of fa3, default 1"),
         ("fa3", "--seqlen-k"),
         ("fa3", "from Python only, inputs="),

@@ -193,7 +193,7 @@ DESCRIPTORS = "mov.u32 %r6, a; shr.u32 %r6, %r6, 4; cvt.u64.u32 %d1, %r6; or.b64
     ("body", "least"),
     [
         (chain(f"wgmma.fence.sync.aligned; {WGMMA * 8} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", 1), {"barrier": 0.5}),
-        (f"wgmma.fence.sync.aligned; .for k in (0, 128) {{ {WGMMA} }} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", {"gmma": 0.4}),
+        (f"wgmma.fence.sync.aligned; .for k in (0, 128) {{ {WGMMA} }} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", {"mio_throttle": 0.4}),
         ("setp.ge.u32 %p1, %r0, 96; @%p1 nanosleep.u32 5000; wgmma.fence.sync.aligned;", {"gmma": 0.6, "sleeping": 0.2}),
     ],
     ids=["wait_group", "queue", "fence"],

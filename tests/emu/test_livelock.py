@@ -95,3 +95,11 @@ MEET:
     assert result.deadlock is not None and result.deadlock.kind == "livelock" and result.exit_code() == 3
     assert {warp.cta for warp in result.deadlock.warps} == {0, 1}
     assert "change of shared memory" in str([warp.waits_for for warp in result.deadlock.warps])
+
+
+def test_an_sm_that_ends_early_does_not_stop_the_others(ptx: Any) -> None:
+    """The look before the limit comes after one SM has ended and before the other does."""
+    body = "mov.u32 %r0, %ctaid.x; setp.eq.u32 %p1, %r0, 0; @%p1 bra DONE; nanosleep.u32 20000; DONE:"
+    kernel = ptx.assemble(body, "u64 out")
+    ends = [emu.launch(kernel, grid=2, args=[np.zeros(4, np.uint32)], max_cycles=n) for n in (30_000, 60_000)]
+    assert [result.exit_code() for result in ends] == [5, 0] and ends[0].cycles == 30_000

@@ -10,7 +10,7 @@ import pytest
 import emu
 import programs
 from emu.machine import load_machine
-from emu.representative import LEAST, Sample, border_classes, choose, replay
+from emu.representative import LEAST, Pace, Sample, border_classes, choose, replay
 from emu.result import validate
 from emu.solve import solve
 
@@ -127,7 +127,7 @@ def test_small_and_motley_grids_are_executed_whole(kinds: list[int]) -> None:
 def test_replay_deals_out_breadth_first() -> None:
     """Two SMs of one slot: A (30) and B (10) start; each later CTA (10) goes to the SM that is free first, 5 cycles later."""
     sample = Sample((0, 1), (1.0, 4.0), (1, 1))
-    assert replay(["A", "B", "B", "B", "B"], sample, [30, 10], 1, 2, 5) == [45, 40]
+    assert replay(["A", "B", "B", "B", "B"], sample, [30, 10], 1, 2, Pace(0, 5, 0)) == [45, 40]
 
 
 def test_borders() -> None:

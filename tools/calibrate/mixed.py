@@ -17,6 +17,8 @@ from tools.calibrate.wgmma import COMMIT, FENCE, SHARED, WAIT, Shape
 BODY = 128
 BATCH = 32
 BATCHES = 8
+BURSTS = (8, 16, 32, 64, 96, 128, 160, 256)
+PAUSE = 32  # least instructions of the chain between two bursts
 CHASE = SHARED  # 16 bytes a thread, whose first word is its own address
 FLAG = SHARED + 16 * 512
 TOTAL = FLAG + 16
@@ -47,8 +49,13 @@ STREAMS: dict[str, tuple[tuple[str, ...], int]] = {
     "4ffma+3ex2+f2fp": (("FFMA",) * 4 + ("MUFU_EX2",) * 3 + ("F2FP_F16",), 8),
     "lds128": (("lds128",), 4),
     "sts128": (("sts128",), 8),
+    "stsm4": (("stsm4",), 8),
+    "softmax": (("FFMA", "FFMA", "MUFU_EX2", "MUFU_EX2", "FADD", "FADD", "F2FP_F16", "FMNMX", "FMNMX"), 8),
+    # so many independent instructions, then a chain of dependent ones
+    **{f"{op.lower()} burst {n}": ((op,) * n + ("FMNMX",) * max(BODY - n, PAUSE), 8) for op in ("FMUL", "FFMA") for n in BURSTS},
 }
 _SHARED = {
+    "stsm4": "    stmatrix.sync.aligned.m8n8.x4.shared.b16 [%mine], {{%c{c}, %k0, %k1, %k2}};\n",
     "lds128": "    ld.shared.v4.b32 {{%c{c}, %l{c}, %m{c}, %n{c}}}, [%c{c}];\n",
     "sts128": "    st.volatile.shared.v4.b32 [%mine], {{%c{c}, %k0, %k1, %k2}};\n",
 }
@@ -58,26 +65,41 @@ BESIDE = {
     ("F16", 256, "SS"): (
         "ffma", "ex2", "fmnmx", "lds128", "ffma7+ex2", "f2fp", "sts128", "lop3", "ffma xxxx", "ffma immediates", "fadd",
         "fmul", "ffma+fmnmx 1:1", "ffma3+ex2", "shfl", "ffma 1 chain", "ffma 2 chains", "ffma 3 chains",
-        "ffma 4 chains", "fmnmx 1 chain",
+        "ffma 4 chains", "fmnmx 1 chain", *(f"{op} burst {n}" for op in ("fmul", "ffma") for n in BURSTS), "stsm4",
     ),
     ("F16", 128, "SS"): ("ffma", "ex2", "lds128", "sts128", "ex2+max+2ffma"),
     ("F16", 128, "RS"): (
         "ffma", "ex2", "fmnmx", "lds128", "fadd", "ffma+fmnmx 1:1", "ffma 1 chain", "ffma 2 chains", "ffma 3 chains",
         "ffma 4 chains", "fmnmx 1 chain", "ex2+max+2ffma", "imad", "4ffma+3ex2+f2fp", "lop3", "f2fp", "shfl", "sts128",
+        *(f"fmul burst {n}" for n in BURSTS), "softmax",
     ),
-    ("F16", 64, "SS"): ("ffma", "lds128"),
-    ("F16", 64, "RS"): ("ex2+max+2ffma", "fmnmx", "ex2", "ffma"),
+    ("F16", 64, "SS"): ("ffma", "lds128", "sts128", "stsm4", "fmnmx", "ex2+max+2ffma", "softmax"),
+    ("F16", 64, "RS"): (
+        "ex2+max+2ffma", "fmnmx", "ex2", "ffma", "sts128", "stsm4", "softmax", "4ffma+3ex2+f2fp", "ffma 1 chain",
+        "ffma 2 chains", "ffma 3 chains", *(f"fmul burst {n}" for n in BURSTS),
+    ),
     ("F16", 8, "SS"): ("ffma", "fmnmx", "lds128"),
     ("H16", 256, "SS"): ("ffma",),
+    ("F16", 176, "SS"): (
+        "sts128", "stsm4", "ex2", "fmnmx", "ex2+max+2ffma", "softmax", "4ffma+3ex2+f2fp", "ffma 1 chain", "ffma 2 chains",
+    ),
 }  # fmt: skip
 
 
+def length(name: str) -> int:
+    """Instructions of a turn of a stream."""
+    return max(BODY, len(STREAMS[name][0]))
+
+
 def stream(name: str) -> str:
-    """BODY instructions of a stream."""
+    """A turn of a stream."""
     pattern, chains = STREAMS[name]
     lines = []
-    for j in range(BODY):
+    for j in range(length(name)):
         op = pattern[j % len(pattern)]
+        if "burst" in name and op == "FMNMX":
+            lines.append(alu.step(op, 0, j))
+            continue
         chain = j % chains
         lines.append(_SHARED[op].format(c=chain) if op in _SHARED else alu.step(op, chain, j // chains))
     return "".join(lines)
@@ -163,13 +185,13 @@ def benches() -> Iterator[Bench]:
         shape = Shape(*fields)
         base = f"type={shape.type};n={shape.n};a={shape.a}"
         for name in names:
-            for warps in (4, 8):
+            for warps in (4, 8, 12) if shape.n < 256 else (4, 8):  # 12: 128 registers a thread
                 params = f"{base};alu={name};aluwarps={warps}"
                 yield _together(shape, name, warps, params)
                 if (name, warps) not in done:
                     done.add((name, warps))
                     turns = (8, 24)
-                    row = Row("alu_rate_alone", params, rate(turns, BODY * warps))
+                    row = Row("alu_rate_alone", params, rate(turns, length(name) * warps))
                     yield Bench("mixed", alone(name), warps, turns, (row,), shared=TOTAL)
         params = f"{base};alu={names[0]};aluwarps=4"
         row = Row("wgmma_alone", params, lambda tables: span(tables[0]) / (BATCH * BATCHES))
@@ -180,7 +202,7 @@ def _together(shape: Shape, name: str, warps: int, params: str) -> Bench:
     beside = range(4, 4 + warps)
 
     def issued(tables: Tables) -> float:
-        return float(tables[0][4:, 2].sum()) * BODY / span(tables[0], beside)
+        return float(tables[0][4:, 2].sum()) * length(name) / span(tables[0], beside)
 
     rows = (
         Row("wgmma_with_alu", params, lambda tables: span(tables[0], GROUP) / (BATCH * BATCHES)),

@@ -20,7 +20,10 @@ FAMILIES = {
     "tma": "tools.calibrate.tma",
     "wgmma": "tools.calibrate.wgmma",
     "mixed": "tools.calibrate.mixed",
+    "groups": "tools.calibrate.groups",
     "chip": "tools.calibrate.chip",
+    "memory": "tools.calibrate.memory",
+    "launch": "tools.calibrate.launch",
     "mma": "tools.calibrate.mma",
     "cluster": "tools.calibrate.cluster",
     "atomics": "tools.calibrate.atomics",
@@ -43,10 +46,10 @@ def _values(path: Path) -> dict[tuple[str, str], float]:
     return {(row["name"], row["params"]): float(row["value"]) for row in csv.DictReader(lines)}
 
 
-def benches(family: str) -> Iterator[Bench]:
-    """The family's benchmarks, with the rows that were measured; those without any are left out."""
+def benches(family: str, every: bool = False) -> Iterator[Bench]:
+    """The family's benchmarks, with the rows that were measured (or `every` one); those without any are left out."""
     known = measured()
     for bench in importlib.import_module(FAMILIES[family]).benches():
-        rows = tuple(row for row in bench.rows if (row.name, row.params) in known)
+        rows = tuple(row for row in bench.rows if every or (row.name, row.params) in known)
         if rows:
             yield replace(bench, rows=rows)

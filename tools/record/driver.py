@@ -50,6 +50,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
     "cuMemAlloc_v2": [POINTER(c_uint64), c_size_t],
     "cuMemFree_v2": [c_uint64],
     "cuMemcpyHtoD_v2": [c_uint64, c_void_p, c_size_t],
+    "cuMemsetD32_v2": [c_uint64, c_uint, c_size_t],
     "cuMemcpyDtoH_v2": [c_void_p, c_uint64, c_size_t],
     "cuTensorMapEncodeTiled": [
         c_void_p, c_int, c_uint32, c_void_p, POINTER(c_uint64), POINTER(c_uint64),
@@ -164,6 +165,18 @@ class Gpu:
         self._owned.append(address.value)
         self.write(address.value, array)
         return address.value
+
+    def zeros(self, size: int) -> int:
+        """New device memory of `size` bytes (a multiple of 4), all zero; its address."""
+        address = c_uint64()
+        self._call("cuMemAlloc_v2", byref(address), size)
+        self._owned.append(address.value)
+        self.clear(address.value, size)
+        return address.value
+
+    def clear(self, address: int, size: int) -> None:
+        """Write zeros to `size` bytes (a multiple of 4) of device memory."""
+        self._call("cuMemsetD32_v2", address, 0, size // 4)
 
     def free(self, address: int) -> None:
         """Give device memory back before the end."""
