@@ -1,7 +1,7 @@
 """What units of the SM share: shared-memory ports and the register file's ports.
 
 Rule 4 of the H200 measurements: while the tensor core runs, a sub-partition issues about one
-instruction in four cycles, and the tensor core keeps its rate; but a warp whose instructions carry an
+instruction in four cycles, and the tensor core keeps its rate; but a warp in a long stream of instructions with an
 encoded gap of one cycle (four or more independent FP32 chains) is not held back, and the tensor core
 loses.  Both follow from one arbitration: the running wgmma needs the register file's ports in three
 cycles of four, the fourth is granted to issue; a warp in an unbroken stream keeps the port and takes
