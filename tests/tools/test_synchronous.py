@@ -23,7 +23,7 @@ BOUNDS: tuple[tuple[dict[str, Any], int], ...] = (
 
 def test_recorded_runs_can_be_run() -> None:
     entries = synchronous.entries()
-    assert len({e.name for e in entries}) == len(entries) == 19
+    assert len({e.name for e in entries}) == len(entries) == 24
     for e in entries:
         problem = programs.find(e.program).from_options(e.defines, **e.options)
         assert (

@@ -106,6 +106,9 @@ SYNCHRONOUS: tuple[Case, ...] = (
     ("fa1", {"seqlen": 1024, "heads": 132, "heads_k": 1}, {}),
     ("fa1", {"seqlen": 1024, "heads": 264, "heads_k": 1, "head_dim": 64}, {}),
     ("fa1", {"seqlen": 4096, "heads": 16, "batch": 4}, {}),
+    ("fa1", {"seqlen": 4096, "heads": 32, "batch": 4, "head_dim": 64}, {}),
+    ("fa1", {"seqlen": 1024, "heads": 16, "batch": 16}, {}),
+    *(("fa2", {"seqlen": 1024, "heads": 2048 // d, "batch": 16, "head_dim": d}, {}) for d in (64, 128, 256)),
 )
 
 # Outputs that the emulator must repeat in every bit (`--bits`, `tools.record.compare`): types, head dims, masks, ragged
