@@ -36,17 +36,20 @@ _MICROS: dict[str, tuple[tuple[Micro, Micro], tuple[Micro, Micro]]] = {
 }
 
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
-_SETS = {
+# Operations and types that atomics and the reductions of bulk copies share.
+REDUCTIONS = {
+    "ADDED": (".u32", ".s32", ".u64", ".f32", ".f64"),
+    "MM": (".min", ".max"),
+    "BITS": (".and", ".or", ".xor"),
+    "VHALF": (".f16", ".bf16"),
+}
+_SETS = REDUCTIONS | {
     "SEM": (".relaxed", ".acquire", ".release", ".acq_rel"),
     "RSEM": (".relaxed", ".release"),
     "SCOPE": (".cta", ".cluster", ".gpu", ".sys"),
     "SPACE": (".global", ".shared", ".shared::cta", ".shared::cluster"),
     "SIGNED": (".u32", ".s32", ".u64", ".s64"),
-    "ADDED": (".u32", ".s32", ".u64", ".f32", ".f64"),
-    "VHALF": (".f16", ".bf16"),
     "VPAIR": (".f16x2", ".bf16x2"),
-    "MM": (".min", ".max"),
-    "BITS": (".and", ".or", ".xor"),
     "AMM": (".add", ".min", ".max"),
 }
 _ORDER = "atomics take effect in program order at issue, which is stronger; releasing costs a fence, as ptxas has it"

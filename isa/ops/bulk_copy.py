@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from isa.micro import unit
 from isa.ops.address import generic_whole, shared_whole
-from isa.ops.atomic import OPERATIONS, TYPES
+from isa.ops.atomic import OPERATIONS, REDUCTIONS, TYPES
 from isa.ops.memory import rows
 from isa.ops.tma import MULTICAST, UTMAPF
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
@@ -45,15 +45,11 @@ def _size(e: Emitter, m: Match) -> Value:
     return size
 
 
-_SETS = {
+_SETS = REDUCTIONS | {
     "DST": (".shared::cluster", ".shared::cta"),
-    "BITS": (".and", ".or", ".xor"),
     "BTYPE": (".b32", ".b64"),
-    "ADDED": (".u32", ".s32", ".u64", ".f32", ".f64"),
-    "MM": (".min", ".max"),
     "MTYPE": (".u32", ".s32", ".u64", ".s64", ".f16", ".bf16"),
     "STEP": (".inc", ".dec"),
-    "HALF": (".f16", ".bf16"),
     "LONG": (".u64", ".s64"),
     "WORD": (".u32", ".s32"),
 }
@@ -142,7 +138,7 @@ def _reductions(line: str) -> tuple[str, str]:
     *_reductions(".add.ADDED"),
     *_reductions(".STEP.u32"),
     *_reductions(".MM.MTYPE"),
-    *_reductions(".add.noftz.HALF"),
+    *_reductions(".add.noftz.VHALF"),
     sets=_SETS,
     types=_STORE_TYPES,
     ignored=_IGNORED,
@@ -179,7 +175,7 @@ _ASYNC = {
     "LONG": (".u64", ".s64"),
     "OP": (".min", ".max", ".add"),
     "STEP": (".inc", ".dec"),
-    "BITS": (".and", ".or", ".xor"),
+    "BITS": REDUCTIONS["BITS"],
 }
 _ASYNC_OPERANDS = {"a": "shared", "mbar": "shared"}
 _ORDER = {
