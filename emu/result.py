@@ -88,6 +88,12 @@ class BarrierState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sources: list[Source] = []
     difference: str = ""
 
+    @property
+    def progress(self) -> str:
+        """Of an mbarrier: `phase 3 (parity 1), 1 of 2 arrivals, 4,096 bytes pending`."""
+        more = f", {self.bytes:,} bytes pending" if self.bytes else ""
+        return f"phase {self.phase} (parity {self.parity}), {self.expected - self.pending} of {self.expected} arrivals{more}"
+
 
 class Cause(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is probably wrong; `warpsmith explain RULE` says more."""

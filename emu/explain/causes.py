@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.explain.ahead import Gift
+from emu.explain.invariants import broken, merged
 from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 
 RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "CL101", "MB204", "MB201")
+
+Circle = list[tuple[Party, Gift]]  # each party with what it would give the one before
+Place = tuple[Thing, int, int, str, int, int, int]
 
 
 @dataclass
@@ -287,14 +291,24 @@ def _init_pc(case: Case, thing: Thing) -> int:
 
 
 def circles(case: Case) -> list[Cause]:
-    """MB201: parties that wait for each other, once a circle."""
+    """MB201: parties that wait for each other, once a circle; circles of other warps at the same places are one."""
     edges = {p: case.sources(p.thing) for p in case.parties}
-    found: dict[frozenset[Party], Cause] = {}
+    found: dict[frozenset[Place], list[Circle]] = {}
+    seen: set[frozenset[Party]] = set()
     for start in case.parties:
-        circle = _circle(edges, start)
-        if circle:
-            found.setdefault(frozenset(circle), Cause(rule="MB201", message=_circle_text(case, edges, circle)))
-    return list(found.values())
+        ring = _circle(edges, start)
+        if not ring or frozenset(ring) in seen:
+            continue
+        seen.add(frozenset(ring))
+        circle = [(p, next(g for q, g in edges[before] if q == p)) for before, p in zip([ring[-1], *ring], ring, strict=False)]
+        found.setdefault(frozenset(_place(link) for link in circle), []).append(circle)
+    return [Cause(rule="MB201", message=_circle_text(case, same)) for same in found.values()]
+
+
+def _place(link: tuple[Party, Gift]) -> Place:
+    """What is alike for warps that take the same part in a circle."""
+    party, gift = link
+    return party.thing, party.pc, party.asked, party.role, party.cta, gift.event.pc, gift.waits
 
 
 def _circle(edges: dict[Party, list[tuple[Party, Gift]]], start: Party) -> list[Party]:
@@ -311,16 +325,20 @@ def _circle(edges: dict[Party, list[tuple[Party, Gift]]], start: Party) -> list[
     return []
 
 
-def _circle_text(case: Case, edges: dict[Party, list[tuple[Party, Gift]]], circle: list[Party]) -> str:
-    lines = []
-    for party, giver in zip(circle, [*circle[1:], circle[0]], strict=True):
-        gift = next(g for p, g in edges[party] if p == giver)
+def _circle_text(case: Case, same: list[Circle]) -> str:
+    """What is broken (`invariants.broken`), then the circle: each party, and where the next one would give what it waits for."""
+    parts = {_place(link): merged([p for circle in same for p, g in circle if _place((p, g)) == _place(link)]) for link in same[0]}
+    circle = [(parts[_place(link)], link[1]) for link in same[0]]
+    lines, why = [], broken(case, circle)
+    for k, (party, _) in enumerate(circle):
+        giver, gift = circle[(k + 1) % len(circle)]
         lacks = case.states[party.thing]
         verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back", "dealloc": "would free columns"}
         line = f"{party.name} waits for {lacks.name}"
         line += f" (parity {party.asked})" if party.asked >= 0 else ""
         doing = verb.get(gift.event.kind, "would come" if lacks.kind in ("barrier", "cluster") else "would arrive")
-        giver_name = "the same party" if giver == party else giver.name
+        giver_name = "the same party" if len(circle) == 1 else giver.name
         line += f", where {giver_name} {doing} at {short(case.sm, gift.event.pc)}"
         lines.append(line + (f" after {gift.waits} more waits" if gift.waits > 1 else ""))
-    return "; ".join(lines)
+    text = "; ".join(lines)
+    return f"{why}. The circle: {text}" if why else text

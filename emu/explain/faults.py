@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from emu.explain.log import events, rounds
-from emu.explain.places import barrier_name, place
-from emu.explain.things import who
+from emu.explain.invariants import filled_again
+from emu.explain.log import SENT, events, rounds
+from emu.explain.parties import Thing
+from emu.explain.places import place
+from emu.explain.things import alive, name_of, state_of, who
 from emu.memory_map import MemoryMap
 from emu.result import Finding
 from emu.sm import StreamingMultiprocessor
@@ -343,11 +345,26 @@ def note(word: str) -> str:
 
 
 def _barrier(sm: StreamingMultiprocessor, address: int) -> str:
-    """The mbarrier of a fault by name, and what has come to it in this phase."""
-    cta = sm.ctas[int(sm.sm[0]["fault_warp"]) // WARP_SLOTS]
-    given = rounds(events(sm), int(cta["id"]), address).given[-1]
+    """The mbarrier of a fault: its name, its state, and what has come to it in this phase."""
+    slot = int(sm.sm[0]["fault_warp"]) // WARP_SLOTS
+    thing = Thing("mbarrier", slot, address)
+    log = events(sm)
+    if not alive(sm, thing):
+        return name_of(sm, thing)
+    state = state_of(sm, thing, log)
+    given = rounds(log, state.cta, address).given[-1]
     came = ", ".join(dict.fromkeys(who(sm, e) for e in given if e.kind in ("arrive", "drop")))
-    return barrier_name(sm, cta, address) + (f"; in this phase: {came}" if came else "")
+    return f"{name_of(sm, thing)}, {state.progress}" + (f"; in this phase: {came}" if came else "")
+
+
+def _refilled(sm: StreamingMultiprocessor, address: int) -> str:
+    """Why one arrival more came to an mbarrier, where the same warp came twice in a phase."""
+    S = sm.sm[0]
+    thing = Thing("mbarrier", int(S["fault_warp"]) // WARP_SLOTS, address)
+    if S["fault_by"] or not alive(sm, thing):
+        return ""
+    log = [e for e in events(sm) if not e.kind.startswith(SENT)]
+    return filled_again(sm, log, int(S["fault_warp"]) % WARP_SLOTS, address, state_of(sm, thing, log))
 
 
 def _problem(problems: Sequence[tuple[str, str]], message: str, number: int) -> str:
@@ -369,6 +386,8 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     cta = int(S["fault_by"]) - 1 if S["fault_by"] else int(sm.ctas[int(S["fault_warp"]) // WARP_SLOTS]["id"])
     if rule == "MEM101" and sm.program.clustered and address >> RANK_BIT:
         remedy = "the address names another CTA of the cluster, which .shared::cluster accesses reach"
+    if rule == "MB106":
+        remedy = _refilled(sm, address) or remedy
     help_text = f"; {remedy}" if remedy else ""
     full = f"{message} (CTA {cta}, warp {warp}, lane {lane}, cycle {int(S['now']):,}: `{text}`){help_text}"
     return Finding(rule=rule, severity="fault", location=location, message=full)

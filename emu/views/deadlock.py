@@ -24,7 +24,7 @@ def deadlock(result: Result) -> str:
     for text, ctas in _alike([(_barrier(state), state.cta) for state in waited]).items():
         lines += [text[0].replace("{}", _ctas(ctas)), *text[1:]]
     others = [
-        ([f"    {s.name}, {{}}: {_phase(s)}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked
+        ([f"    {s.name}, {{}}: {s.progress}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked
     ]
     if others:
         lines.append("  mbarriers that nobody waits for")
@@ -45,7 +45,7 @@ def _barrier(state: BarrierState) -> list[str]:
     head = f"  {state.name}, {{}}"
     if state.kind == "mbarrier" and state.phase is not None:
         asked = f"; asked for parity {' and '.join(map(str, state.asked))}" if state.asked else ""
-        head += f": {_phase(state)}{asked}"
+        head += f": {state.progress}{asked}"
     elif state.kind in ("barrier", "cluster"):
         head += f": {state.expected - state.pending} of {state.expected} threads"
     lines = [head]
@@ -59,13 +59,6 @@ def _barrier(state: BarrierState) -> list[str]:
     if state.difference:
         lines.append(f"    first difference from the phase before: {state.difference}")
     return lines
-
-
-def _phase(state: BarrierState) -> str:
-    arrivals = f"{state.expected - state.pending} of {state.expected} arrivals"
-    return f"phase {state.phase} (parity {state.parity}), {arrivals}" + (
-        f", {state.bytes:,} bytes pending" if state.bytes else ""
-    )
 
 
 def _span(numbers: list[int]) -> str:

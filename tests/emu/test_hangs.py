@@ -1,6 +1,6 @@
 """Programs that hang on hardware: each report names the cause.  Texts lie beside the programs in tests/golden/hangs.
 
-The rows of the pattern list (public bug reports, the links are in the programs) and ten seeded mistakes, whose
+The rows of the pattern list (public bug reports, the links are in the programs) and seeded mistakes, whose
 reports were written down when each led to its fix.  `python -m pytest tests/emu/test_hangs.py` with
 WARPSMITH_GOLDEN=write rewrites the texts.
 """
@@ -38,7 +38,7 @@ EXPECTED = {
     "tx01": ("TX101", ["expects 8,192 bytes", "4,096 came", "4,096 are missing"]),
     "tx03": ("TX101", ["expects 16,384 bytes", "8,192 came"]),
     "tx05": ("TX102", ["expects 0 bytes", "4,096 too many"]),
-    "mb15": ("MB106", ["full; in this phase: producer warp 0", "more than its phase still expects"]),
+    "mb15": ("MB106", ["in this phase: producer warp 0", "1 of 1 arrivals", "parity 1 of empty", "init count too small"]),
     "cl03": ("CL102", ["mask 0x7", "the 2 of the cluster"]),
     "cl05": ("CL104", ["CTA 0, which has exited", "CTA 1, warp 0"]),
     "cl11": ("MB201", ["leader (warps 0-1) of CTA 0 waits for the cluster's barrier", "helper (warps 0-1) of CTA 1", "done of CTA 1"]),
@@ -55,6 +55,9 @@ EXPECTED = {
     "seed08": ("WG105", ["warp 3 of it", "barrier 0"]),
     "seed09": ("MB201", ["waits for the register pool", "producer (warps 0-3) would give registers back", "answer"]),
     "seed10": ("TX101", ["loaded + 8 expects 8,192 bytes", "4,096 came"]),
+    "seed11": ("MB201", ["empty is fresh", "asks for parity 1", "producer (warp 0)", "asks for 0"]),
+    "seed12": ("MB201", ["3 phases of full have completed and only 2 of empty", "never given back", "consumer (warp 1) saw it"]),
+    "seed13": ("MB106", ["already arrived in phase 0", "parity 1 of empty", "16 bytes pending", "was not flipped"]),
 }
 
 
