@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.explain.ahead import Gift
+from emu.explain.evidence import by_cta, gone, nobody, passed_by, stranded
 from emu.explain.invariants import broken, merged
 from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
 from emu.explain.things import came_to, generations, gives, members_of, name_of, who
 from emu.result import BarrierState, Cause, Source
-from emu.state import LIVE
 
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
-RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "CL101", "MB204", "MB201")
+RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "MB204", "CL101", "MB201")
 
 Circle = list[tuple[Party, Gift]]  # each party with what it would give the one before
 Place = tuple[Thing, int, int, str, int, int, int]
@@ -165,7 +165,7 @@ def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
     elif thing.kind == "registers":
         held = "; ".join(state.given)
         text = f"setmaxnreg.inc gets no registers: none of the warps that are left gives any back. {held}"
-        yield Cause(rule="RG101", message=text + _gone(case, state.cta))
+        yield Cause(rule="RG101", message=text + gone(case, state.cta))
     elif thing.kind == "tmem":
         held = "; ".join(state.given) or "nobody has any"
         text = f"tcgen05.alloc gets no columns of Tensor Memory: no warp that is left frees any. Allocated: {held}"
@@ -185,16 +185,16 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
     given = rounds(case.log, state.cta, thing.number).given
     if state.pending:
         came = state.expected - state.pending
-        init = short(case.sm, _init_pc(case, thing))
+        init = short(case.sm, _init_pc(case, thing), quote=True)
         text = f"{state.name} expects {state.expected} arrival{'s' if state.expected > 1 else ''} a phase ({init}), and in phase {state.phase} "
-        text += f"only {came} came" if came else "none came"
+        text += f"only {came} came{by_cta(case, given[-1], state.cta)}" if came else "none came"
         again = [g.event for g in case.again(thing) if g.event.kind in ("arrive", "drop")]
         if came and again:
             text += "; nobody else arrives: the next arrival would be another one of "
             text += ", ".join(dict.fromkeys(who(case.sm, e) for e in again[:3]))
         else:
-            text += "; no warp that is left arrives on it"
-        yield Cause(rule="MB204", message=text + ("" if again else _gone(case, state.cta)))
+            text += nobody(case, thing)
+        yield Cause(rule="MB204", message=text)
     elif state.bytes:
         announced = sum(e.amount for e in given[-1] if e.kind == "expect")
         came = sum(e.amount for e in given[-1] if e.kind == "bytes")
@@ -202,7 +202,8 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
         text += _who_gave(case, [e for e in given[-1] if e.kind == "expect"])
         text += f", {came:,} came" + _who_gave(case, [e for e in given[-1] if e.kind == "bytes"])
         if state.bytes > 0:
-            yield Cause(rule="TX101", message=f"{text}: {state.bytes:,} are missing and no copy is in flight")
+            text += f": {state.bytes:,} are missing and no copy is in flight{passed_by(case, thing)}"
+            yield Cause(rule="TX101", message=text)
         else:
             yield Cause(rule="TX102", message=f"{text}: {-state.bytes:,} too many, so that the phase never ends")
 
@@ -229,8 +230,13 @@ def _named(case: Case, thing: Thing) -> Iterator[Cause]:
         if given
         else "and no other warp comes to it"
     )
-    counts = f"; either others are to come, or the count is to be {state.expected - state.pending}"
-    yield Cause(rule="NB101", message=text + (counts if not twice else "") + _gone(case, state.cta))
+    instead = stranded(case, thing)
+    if instead:
+        text += f"; {instead}"
+    elif not twice:
+        text += f"; either others are to come, or the count is to be {state.expected - state.pending}"
+    earlier = {e.warp for members in generations(case.log, state.cta, thing.number)[:-1] for e in members}
+    yield Cause(rule="NB101", message=text + gone(case, state.cta, earlier - {e.warp for e in given}))
 
 
 def _cluster(case: Case, thing: Thing) -> Iterator[Cause]:
@@ -253,27 +259,6 @@ def _cluster(case: Case, thing: Thing) -> Iterator[Cause]:
         warps = [k for c, k in missing if c == cta]
         text += f"; {warps_text(warps)} of CTA {cta} {_fate(case, cta, warps)}"
     yield Cause(rule="CL101", message=text)
-
-
-def _gone(case: Case, cta: int) -> str:
-    """Warps of a CTA that have exited, by role."""
-    groups: dict[str, list[int]] = {}
-    places = [(sm, k) for sm in case.sm.team for k in range(len(sm.ctas)) if sm.ctas[k]["id"] == cta]
-    at = next(((sm, k) for sm, k in places if sm.ctas[k]["state"] == LIVE), None)
-    if at is None:
-        return ""
-    sm, slot = at
-    first, count = int(sm.ctas[slot]["first_warp"]), int(sm.ctas[slot]["warps"])
-    ended = {e.warp: e for e in case.log if e.cta == cta and e.kind == "exit"}
-    for k in range(first, first + count):
-        if sm.warps[k]["state"] != LIVE:
-            index = int(sm.warps[k]["index"])
-            e = ended.get(index)
-            groups.setdefault(f" at {short(case.sm, e.pc)}" if e else "", []).append(index)
-    if not groups:
-        return ""
-    parts = [f"{warps_text(warps)}{what}" for what, warps in groups.items()]
-    return f". Exited: {'; '.join(parts)}"
 
 
 def _fate(case: Case, cta: int, warps: list[int]) -> str:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 WORD = re.compile(r"(?<![%\w])[A-Za-z_]\w+")
+MACRO = re.compile(r"\s*\.macro\s+(\w+)")
 LONGEST_CALL = 40  # characters of a call that are shown
+LINES_OF_ONE = 4  # that an instruction is looked for in
 OPERAND = re.compile(r"\[([^\]]*)\]")
 
 
@@ -23,16 +25,43 @@ def place(sm: StreamingMultiprocessor, pc: int) -> tuple[str, str, str]:
     return str(pos), program.roles[program.role_of[pc]], _line(sm, pos) or program.micro_names[pc]
 
 
-def short(sm: StreamingMultiprocessor, pc: int) -> str:
-    """`ring.mptx:30 (release(K_EMPTY, %slot) at fa3_tile.mptx:24)`: the line, and the call that it came from."""
+def short(sm: StreamingMultiprocessor, pc: int, quote: bool = False) -> str:
+    """`ring.mptx:30 (release(K_EMPTY, %slot) at fa3_tile.mptx:24)`: the line, its text if `quote`, and the call that it came from."""
     pos = sm.program.lines[min(max(pc, 0), len(sm.program.lines) - 1)]
     text = f"{PurePath(pos.file).name}:{pos.line}"
+    if quote:
+        text += f" `{_statement(sm, pos)}`"
     if pos.via:
-        call = pos.via[0]
-        line = re.sub(r"\s*//.*", "", _line(sm, call)).rstrip("; {")
-        line = line if len(line) <= LONGEST_CALL else line[:LONGEST_CALL] + "...)"
-        text += f" ({line} at {PurePath(call.file).name}:{call.line})"
+        text += f" ({_call(sm, pos)} at {PurePath(pos.via[0].file).name}:{pos.via[0].line})"
     return text
+
+
+def _call(sm: StreamingMultiprocessor, pos: Any) -> str:
+    """The call that an expanded line came from: of a long line only the name of the macro that the line lies in."""
+    line = _bare(_line(sm, pos.via[0])).rstrip("; {")
+    if len(line) <= LONGEST_CALL and not line.startswith("."):
+        return line
+    heads = (MACRO.match(text) for text in reversed(sm.program.source.get(pos.file, [])[: pos.line]))
+    name = next((head.group(1) for head in heads if head), "")
+    if not re.search(rf"\b{name}\(", line):
+        return line if len(line) <= LONGEST_CALL else line.split()[0] + " ..."
+    return f"{name}()" if re.search(rf"\b{name}\(\)", line) else f"{name}(...)"
+
+
+def _bare(line: str) -> str:
+    """A source line without its comment."""
+    return re.sub(r"\s*//.*", "", line)
+
+
+def _statement(sm: StreamingMultiprocessor, pos: Any) -> str:
+    """An instruction as written, with the lines that it goes on in."""
+    lines = sm.program.source.get(pos.file, [])[pos.line - 1 : pos.line + LINES_OF_ONE - 1]
+    found: list[str] = []
+    for line in map(_bare, lines):
+        found.append(line.strip())
+        if ";" in line:
+            break
+    return " ".join(found if ";" in found[-1] else found[:1]) if found else ""
 
 
 def _line(sm: StreamingMultiprocessor, pos: Any) -> str:
@@ -86,8 +115,12 @@ def _cell(sm: StreamingMultiprocessor, cta: Any, address: int) -> int:
 
 
 def _init_words(sm: StreamingMultiprocessor, cta: Any, address: int) -> list[str]:
-    pc = int(sm.cells["init_pc"][_cell(sm, cta, address)])
-    found = OPERAND.search(_line(sm, sm.program.lines[pc]))
+    return operand_words(sm, int(sm.cells["init_pc"][_cell(sm, cta, address)]))
+
+
+def operand_words(sm: StreamingMultiprocessor, pc: int) -> list[str]:
+    """The words of an instruction's address, such as K_EMPTY in [%bars + K_EMPTY]."""
+    found = OPERAND.search(_statement(sm, sm.program.lines[pc]))
     return WORD.findall(found.group(1)) if found else []
 
 
