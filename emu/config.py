@@ -28,7 +28,7 @@ FIELDS = (
     "mma_fence_cy", "mma_commit_cy", "mma_rs_commit_cy", "mma_wake_cy", "mma_column_cy256", "mma_b_port_cy256", "mma_a_port_cy",
     "mma_rs_min_cy", "mma_latency_cy", "mma_rs_latency_cy", "mma_share256", "grant_period_cy",
     "stream_start", "stream_period_cy", "stream_length", "stream_decay",
-    "mma_fraction", "mma_issue_cy", "mma_f8_fraction", "mma_f8_kept",
+    "mma_fraction", "mma_issue_cy", "mma_stream", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_beat_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
     "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_cp_cy", "tc_cp_kb_cy256",
@@ -178,6 +178,7 @@ def _tensor(v: Value) -> dict[str, float]:
         "stream_decay": v("unit.tensor.starving_rest"),
         "mma_fraction": v("unit.tensor.fraction_bits"),
         "mma_issue_cy": v("unit.tensor.mma_issue_cy"),
+        "mma_stream": v("unit.tensor.mma_starving_run") - 1,
         "mma_f8_fraction": v("unit.tensor.f8_fraction_bits"),
         "mma_f8_kept": v("unit.tensor.f8_result_bits"),
     }

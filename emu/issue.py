@@ -160,6 +160,10 @@ def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
 def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> int:
     """`pick` among all warps; with minima instead of branches, which would not predict."""
     stream = last >= 0 and (port > 0 and streams(S, C, last >> 3) if busy else port > t)
+    barred = 0 if busy or last < 0 else starved(S, C, s, t, last)
+    was_free = ld64(barred) if barred else 0
+    if barred:
+        st64(barred, max(was_free, t + 1))
     best, best_at, soonest = NEVER, NEVER, NEVER
     at = S.order_at + s * (WARP_SLOTS // 4 * 8)
     for k in range(S.sub_count[s]):
@@ -175,6 +179,8 @@ def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> in
         soonest = min(soonest, best_at if first else g)
         best_at = g if first else best_at
         best = min(best, key)
+    if barred:
+        st64(barred, was_free)
     S.sub_next[s] = S.sub_others[s] = max(soonest, t + 1)
     return best & 1023 if best < NEVER else -1
 
@@ -183,3 +189,14 @@ def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> in
 def streams(S: Any, C: Any, slot: int) -> bool:
     """Whether a warp is in a long stream of one instruction a cycle, which keeps the ports."""
     return bool(warps_of(S.warp_at, WARP_SLOTS)[slot].streak >= C.stream_length)
+
+
+@njit(inline="always")
+def starved(S: Any, C: Any, s: int, t: int, last: int) -> int:
+    """Where the tensor core's pipe says when it is free, while the warp that issued last goes on with a stream that
+    leaves no ports to mma.sync of others; else 0."""
+    if warps_of(S.warp_at, WARP_SLOTS)[last >> 3].streak < C.mma_stream or ld64(S.ready_at + last) > t:
+        return 0
+    pipe = s * PIPES * 8 + S.tensor_pipe
+    following = ld64(S.next_at + last) & -8
+    return int(S.free_at + pipe) if following != pipe and ld64(S.free_at + following) <= t else 0

@@ -52,7 +52,7 @@ def drag(S: Any, C: Any, W: Any, I: Any, t: int) -> None:
         S.dragged[W.sub] += I.drag
         st64(at, until + (S.dragged[W.sub] >> 8))
         S.dragged[W.sub] &= 255
-        if W.streak < C.stream_length:
+        if W.streak < C.mma_stream:
             S.port_next[W.sub] = t + C.mma_issue_cy
 
 

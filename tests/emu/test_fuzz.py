@@ -92,4 +92,4 @@ def in_a_process(call: str) -> dict[int, int]:
 
 def test_random_operands_do_not_crash() -> None:
     codes = in_a_process("operands(range(12))")
-    assert codes[6] > 50 and codes[0] > 10  # a random mask leaves lanes out, which is a fault (WL104)
+    assert codes[6] > 50 and codes[0] > 20
