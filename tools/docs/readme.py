@@ -41,6 +41,7 @@ def tool(page: str, arguments: str, lines: int = 40) -> Shown:
 COMMANDS: dict[str, Shown] = {
     "run-fa3": warpsmith("README.md", "run fa3 --seqlen 1024 --heads 1", 29),
     "explain": warpsmith("README.md", "explain gmma"),
+    "compare-short": warpsmith("README.md", "compare", 24),
     "engine": tool("docs/speed.md", "tools.bench.engine"),
     "startup": tool("docs/speed.md", "tools.bench.startup"),
     "tensor": tool("docs/speed.md", "tools.bench.tensor"),
