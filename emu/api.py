@@ -114,9 +114,9 @@ def launch(
 ) -> Result:
     """Run a grid on an emulated chip and return the result; arrays are updated in place.
 
-    `grid` and `block` count CTAs and threads, `cluster` the CTAs of a cluster (default: what .reqnctapercluster says, or 1); `args` follow the kernel's parameters (arrays of
-    anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or bytes for a struct); `shared_bytes` is the dynamic
-    shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
+    `grid` and `block` count CTAs and threads, `cluster` the CTAs of a cluster (default: what .reqnctapercluster says, or 1);
+    `args` follow the kernel's parameters (arrays of anything with `__array_interface__` or DLPack, scalars, TensorMap, Struct or
+    bytes for a struct); `shared_bytes` is the dynamic shared memory.  `chaos` (a seed, `SEED:N`, or a Chaos) runs under other timing that PTX allows, with at most N
     perturbations an SM.  `mode` "representative" executes a few CTAs of each class and deals out the others with their
     durations; CTAs of one class do the same work (`classes` by CTA number; default: those at borders of the grid differ), and
     only the executed ones (`result.executed`) write their results.  SMs run on `threads` threads, which changes nothing
@@ -128,17 +128,8 @@ def launch(
     if not isinstance(machine, Machine):
         machine = load_machine(machine)
     program = kernel.program
-    _check_choices(numerics, threads, mode)
-    if numerics == SILICON and (name := unknown(program)):
-        raise LaunchError(f"silicon numerics of {name} (tcgen05.mma) are not known: no Blackwell was measured; use fast numerics")
-    counted = _three(grid)
-    if program.blocks_are_clusters and program.cluster:
-        counted = _three([n * c for n, c in zip(counted, program.cluster, strict=True)])
-    shape = _shape(program, machine, counted, _three(block or program.block_hint or 1), shared_bytes)
-    asked = None if cluster is None else _three(cluster)
-    shape_cluster = clusters.extent(program, machine, counted, asked)
-    explicit = asked is not None or program.cluster is not None
-    shape = replace(shape, cluster=shape_cluster, explicit_cluster=explicit)
+    _check_choices(program, numerics, threads, mode)
+    shape = _placed(program, machine, grid, block, cluster, shared_bytes)
     shape = replace(shape, silicon=numerics == SILICON)
     memory = MemoryMap(program)
     memory.bind(args)
@@ -153,11 +144,7 @@ def launch(
 
     whole = None
     if mode == "representative":
-        kinds = list(classes or border_classes(shape.grid))
-        if len(kinds) != int(np.prod(shape.grid)):
-            raise LaunchError(f"{len(kinds)} classes for a grid of {int(np.prod(shape.grid))} CTAs")
-        members = clusters.in_order(shape.grid, shape.cluster).reshape(-1, shape.together)
-        alike = [tuple(kinds[cta] for cta in cluster) for cluster in members] if shape.together > 1 else kinds
+        alike, members = _classes(shape, classes)
         teams = len(clusters.teams(machine, shape.together)) if shape.together > 1 else sms
         chip, done, whole = by_sample(make, run, memory, alike, choose(alike, shape.slots, teams), teams, members)
     else:
@@ -169,7 +156,34 @@ def launch(
     return result
 
 
-def _check_choices(numerics: str, threads: int, mode: str) -> None:
+def _placed(
+    program: Program,
+    machine: Machine,
+    grid: int | Sequence[int],
+    block: int | Sequence[int] | None,
+    cluster: int | Sequence[int] | None,
+    shared_bytes: int,
+) -> Shape:
+    """The launch's shape with its clusters; LaunchError when it does not fit."""
+    counted = _three(grid)
+    if program.blocks_are_clusters and program.cluster:
+        counted = _three([n * c for n, c in zip(counted, program.cluster, strict=True)])
+    shape = _shape(program, machine, counted, _three(block or program.block_hint or 1), shared_bytes)
+    asked = None if cluster is None else _three(cluster)
+    extent = clusters.extent(program, machine, counted, asked)
+    return replace(shape, cluster=extent, explicit_cluster=asked is not None or program.cluster is not None)
+
+
+def _classes(shape: Shape, classes: Sequence[Hashable] | None) -> tuple[Sequence[Hashable], np.ndarray]:
+    """Class of each CTA, or of each cluster when there are such; the CTAs of each."""
+    kinds = list(classes or border_classes(shape.grid))
+    if len(kinds) != int(np.prod(shape.grid)):
+        raise LaunchError(f"{len(kinds)} classes for a grid of {int(np.prod(shape.grid))} CTAs")
+    members = clusters.in_order(shape.grid, shape.cluster).reshape(-1, shape.together)
+    return ([tuple(kinds[cta] for cta in cluster) for cluster in members] if shape.together > 1 else kinds), members
+
+
+def _check_choices(program: Program, numerics: str, threads: int, mode: str) -> None:
     """LaunchError for a way to run that does not exist."""
     if numerics not in MODES:
         raise LaunchError(f"numerics are {' or '.join(MODES)}, not {numerics!r}")
@@ -177,6 +191,10 @@ def _check_choices(numerics: str, threads: int, mode: str) -> None:
         raise LaunchError(f"threads must be 1 or more, not {threads}")
     if mode not in ("full", "representative"):
         raise LaunchError(f"mode is full or representative, not {mode}")
+    if numerics == SILICON and (name := unknown(program)):
+        raise LaunchError(
+            f"silicon numerics of {name} (tcgen05.mma) are not known: no Blackwell was measured; use fast numerics"
+        )
 
 
 def by_sample(

@@ -98,23 +98,12 @@ class StreamingMultiprocessor:
         sm_id: int,
         place: int,
     ) -> None:
-        from emu.units.mma import WORK_BYTES as FRAGMENT_BYTES
-        from emu.units.tcgen05_math import SCRATCH_BYTES as PRODUCT_BYTES
-        from emu.units.tensor_math import SCRATCH_BYTES
-
         self.program, self.machine, self.shape, self.memory = program, machine, shape, memory
         self.linked, self.config, self.sm = linked, config, record
         self.warps = np.zeros(WARP_SLOTS, WARP)
         self.ctas = np.zeros(CTA_SLOTS, CTA)
         self.groups = np.zeros(WARPGROUPS, WGROUP)
-        self.peers = shape.together if program.clustered and shape.together > 1 else 0
-        inbox = 1 << (self.peers * (SENDING + JOBS + WARP_SLOTS)).bit_length() if self.peers else 0
-        self.jobs = np.zeros(JOBS + inbox, JOB)
-        self.tmaps = np.zeros(JOBS + inbox, TMAP)
-        self.messages = np.empty(inbox, MESSAGE)
-        self.inbox = np.zeros(inbox, np.int32)
-        self.spare = np.arange(inbox, dtype=np.int32)[::-1].copy()
-        self.sent = np.zeros(SENDING if inbox else 0, np.int64)
+        self._make_copies()
         self.ready, self.next, self.order = (np.full(WARP_SLOTS, NEVER, np.int64) for _ in range(3))
         self.free = np.zeros(SUBPARTITIONS * PIPES, np.int64)
         self.warp_stalls = np.zeros((WARP_SLOTS, REASONS), np.int64)
@@ -127,19 +116,13 @@ class StreamingMultiprocessor:
         self.cells = np.zeros(len(self.shared) // 8, CELL)
         self.events = np.zeros(EVENTS, EVENT)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
-        self.tmem = aligned(int(config["tmem_columns"][0]) * TMEM_LANES, np.uint32).reshape(-1, TMEM_LANES)
-        self.commands = np.zeros(TC_RING, TC_JOB)
-        self.products = aligned(PRODUCT_BYTES if self.tmem.size else 0, np.uint8)
-        self.moves = np.zeros(TMEM_RINGS * TMEM_RING, TMOVE)
-        self.stage = aligned(TMEM_STAGE * SUBPARTITIONS * TMEM_RING if self.tmem.size else 0, np.uint8)
+        self._make_tensor_cores()
         self.log = np.empty(REQUESTS, REQUEST)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
         self.times = np.zeros(WARP_SLOTS * time_slots(program), np.int64)
         self.constants = memory.constants()
         self.segments, _ = memory.segments()
-        self.scratch = aligned(SCRATCH_BYTES, np.uint8)
-        self.fragments = aligned(FRAGMENT_BYTES, np.uint8)
         self.copies = np.zeros(COPIES, COPY)
         self.window_list = np.zeros(4, np.int64)
         self.local = np.zeros(max(WARP_SLOTS * 32 * program.local_bytes, 1), np.uint8)
@@ -152,6 +135,32 @@ class StreamingMultiprocessor:
         self.answer: Callable[[], None] | None = None  # its requests, when no other SM moves
         self._wire(sm_id)
         self.sm["place"] = place
+
+    def _make_copies(self) -> None:
+        """Bulk copies in flight, and messages of other SMs."""
+        shape = self.shape
+        self.peers = shape.together if self.program.clustered and shape.together > 1 else 0
+        inbox = 1 << (self.peers * (SENDING + JOBS + WARP_SLOTS)).bit_length() if self.peers else 0
+        self.jobs = np.zeros(JOBS + inbox, JOB)
+        self.tmaps = np.zeros(JOBS + inbox, TMAP)
+        self.messages = np.empty(inbox, MESSAGE)
+        self.inbox = np.zeros(inbox, np.int32)
+        self.spare = np.arange(inbox, dtype=np.int32)[::-1].copy()
+        self.sent = np.zeros(SENDING if inbox else 0, np.int64)
+
+    def _make_tensor_cores(self) -> None:
+        """Tensor Memory with what is on its way to it, and scratch of products."""
+        from emu.units.mma import WORK_BYTES as FRAGMENT_BYTES
+        from emu.units.tcgen05_math import SCRATCH_BYTES as PRODUCT_BYTES
+        from emu.units.tensor_math import SCRATCH_BYTES
+
+        self.tmem = aligned(int(self.config["tmem_columns"][0]) * TMEM_LANES, np.uint32).reshape(-1, TMEM_LANES)
+        self.commands = np.zeros(TC_RING, TC_JOB)
+        self.products = aligned(PRODUCT_BYTES if self.tmem.size else 0, np.uint8)
+        self.moves = np.zeros(TMEM_RINGS * TMEM_RING, TMOVE)
+        self.stage = aligned(TMEM_STAGE * SUBPARTITIONS * TMEM_RING if self.tmem.size else 0, np.uint8)
+        self.scratch = aligned(SCRATCH_BYTES, np.uint8)
+        self.fragments = aligned(FRAGMENT_BYTES, np.uint8)
 
     def _wire(self, sm_id: int) -> None:
         S, program, shape = self.sm[0], self.program, self.shape
