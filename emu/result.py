@@ -100,6 +100,7 @@ class Cause(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     rule: str
     message: str
+    consequence: bool = False  # of the causes before it
 
 
 class StuckWarp(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ The machine itself is imported only when something runs, so that help and usage 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -300,10 +301,11 @@ def save_arrays(file: str, result: Result) -> None:
 
 
 def report(result: Result, json_file: str | None) -> None:
-    """Tables on stdout, or JSON there; findings and deadlocks with them, and on stderr in short what ended the run."""
+    """On stdout JSON, or what is wrong and tables; on stderr in short what ended the run, unless the same reader gets both."""
     from emu.views.deadlock import deadlock, ending, findings
 
-    print(ending(result), end="", file=sys.stderr)
+    if json_file == "-" or not _one_reader():
+        print(ending(result), end="", file=sys.stderr)
     if json_file == "-":
         print(result.to_json())
         return
@@ -311,6 +313,8 @@ def report(result: Result, json_file: str | None) -> None:
         Path(json_file).write_text(result.to_json() + "\n")
     if result.printed:
         print(result.printed, end="" if result.printed.endswith("\n") else "\n")
+    wrong = findings(result) + deadlock(result)
+    print(wrong + "\n" if wrong else "", end="")
     from rich.console import Console
 
     from emu.views.mix import mix
@@ -323,4 +327,11 @@ def report(result: Result, json_file: str | None) -> None:
         console.width = 120
     for view in (summary(result), stalls(result), mix(result), source(result, limit=12)):
         console.print(view)
-    print(findings(result) + deadlock(result), end="")
+
+
+def _one_reader() -> bool:
+    """Whether stdout and stderr go to the same terminal or file."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False

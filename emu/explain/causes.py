@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from emu.explain.invariants import broken, merged
 from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
-from emu.explain.things import came_to, generations, gives, members_of, name_of, who
+from emu.explain.things import came_to, generations, gives, members_of, name_of, together, who
 from emu.result import BarrierState, Cause, Source
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "MB204", "CL101", "MB201")
 
+CTA = re.compile(r"CTA \d+")
 Circle = list[tuple[Party, Gift]]  # each party with what it would give the one before
 Place = tuple[Thing, int, int, str, int, int, int]
 
@@ -80,10 +82,6 @@ class Case:
             return rounds(self.log, cta, thing.number).given[-1]
         return generations(self.log, cta, thing.number)[-1] if thing.kind == "barrier" else []
 
-    def again(self, thing: Thing) -> list[Gift]:
-        """Gifts of warps that have already given this phase's: they would be the next phase's."""
-        return [g for gifts in self.gifts for g in gifts if gives(g.event, thing, self.states[thing].cta)]
-
 
 def describe_sources(case: Case, thing: Thing) -> list[Source]:
     """`Case.sources` for the report."""
@@ -104,16 +102,79 @@ def describe_sources(case: Case, thing: Thing) -> list[Source]:
     return found
 
 
+@dataclass
+class Found:
+    """A cause with the things that it explains, and those whose own causes it would follow from."""
+
+    cause: Cause
+    about: set[Thing]
+    behind: set[Thing]
+
+
 def causes(case: Case) -> list[Cause]:
-    """What is probably wrong, mistakes before what follows from them (`RANK`)."""
-    found: list[Cause] = []
+    """What is probably wrong: mistakes (`RANK`), then what follows from them.  What is true of several parties or CTAs is said once."""
+    found = _of_parties(case)
+    for thing in dict.fromkeys(p.thing for p in case.parties):
+        behind = _blocked_on(case, thing) if thing.kind in ("cluster", "warpgroup") else set()
+        found += [Found(cause, {thing}, behind) for cause in _lacking(case, thing)]
+    found += circles(case)
+    found.sort(key=lambda f: RANK.index(f.cause.rule))
+    explained: set[Thing] = set()
+    for f in found:
+        f.cause.consequence = bool(explained & (f.about | f.behind))
+        if f.cause.rule != "MB201":
+            explained |= f.about
+    return _once(sorted((f.cause for f in found), key=lambda c: c.consequence))
+
+
+def _of_parties(case: Case) -> list[Found]:
+    """MB207 and MB205; warps that make the same mistake at the same place are one party."""
+    alike: dict[tuple[Thing, str, str], list[tuple[Party, Cause]]] = {}
     for party in case.parties:
         for rule in (_same_parity, _lapped):
-            found += rule(case, party)
-    for thing in dict.fromkeys(p.thing for p in case.parties):
-        found += _lacking(case, thing)
-    found += circles(case)
-    return sorted({(c.rule, c.message): c for c in found}.values(), key=lambda c: RANK.index(c.rule))
+            for cause in rule(case, party):
+                text = re.sub(r"cycle [\d,]+", "", cause.message.replace(party.name, ""))
+                alike.setdefault((party.thing, cause.rule, text), []).append((party, cause))
+    found = []
+    for (thing, _, _), same in alike.items():
+        party, cause = same[0]
+        cause.message = cause.message.replace(party.name, merged([p for p, _ in same]).name)
+        found.append(Found(cause, {thing}, set()))
+    return found
+
+
+def _blocked_on(case: Case, thing: Thing) -> set[Thing]:
+    """What the warps wait for that do not come to a cluster's barrier or a warpgroup's wgmma."""
+    group = range(4 * thing.number, 4 * thing.number + 4)
+    return {
+        p.thing
+        for p in case.parties
+        if p.thing != thing and (thing.kind == "cluster" or p.place == thing.place and p.warps[0] in group)
+    }
+
+
+def _once(found: list[Cause]) -> list[Cause]:
+    """Causes that differ in the number of their CTA only are one, with the CTAs that it is so in, too."""
+    alike: dict[tuple[str, str], list[Cause]] = {}
+    for cause in found:
+        own = _cta_of(cause)
+        text = CTA.sub(lambda m, own=own: "own" if m.group() == own else "other", cause.message)  # type: ignore[misc]
+        alike.setdefault((cause.rule, text), []).append(cause)
+    for first, *others in alike.values():
+        ctas = [cta for cta in dict.fromkeys(map(_cta_of, others)) if cta != _cta_of(first)]
+        first.message += f" (alike in {', '.join(ctas)})" if ctas else ""
+    return [same[0] for same in alike.values()]
+
+
+def _cta_of(cause: Cause) -> str:
+    """The first CTA that a message names."""
+    found = CTA.search(cause.message)
+    return found.group() if found else ""
+
+
+def mutual(case: Case) -> bool:
+    """Whether some parties wait for each other."""
+    return any(len(f.behind) > 1 for f in circles(case))
 
 
 def _same_parity(case: Case, party: Party) -> Iterator[Cause]:
@@ -187,13 +248,9 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
         came = state.expected - state.pending
         init = short(case.sm, _init_pc(case, thing), quote=True)
         text = f"{state.name} expects {state.expected} arrival{'s' if state.expected > 1 else ''} a phase ({init}), and in phase {state.phase} "
-        text += f"only {came} came{by_cta(case, given[-1], state.cta)}" if came else "none came"
-        again = [g.event for g in case.again(thing) if g.event.kind in ("arrive", "drop")]
-        if came and again:
-            text += "; nobody else arrives: the next arrival would be another one of "
-            text += ", ".join(dict.fromkeys(who(case.sm, e) for e in again[:3]))
-        else:
-            text += nobody(case, thing)
+        arrived = [e for e in given[-1] if e.kind in ("arrive", "drop")]
+        text += f"only {came} came{by_cta(case, arrived, state.cta)}{_who_gave(case, arrived)}" if came else "none came"
+        text += nobody(case, thing, arrived)
         yield Cause(rule="MB204", message=text)
     elif state.bytes:
         announced = sum(e.amount for e in given[-1] if e.kind == "expect")
@@ -209,7 +266,7 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
 
 
 def _who_gave(case: Case, given: list[Event]) -> str:
-    places = list(dict.fromkeys(who(case.sm, e) for e in given))
+    places = list(dict.fromkeys(who(case.sm, *group) for group in together(given)))
     return f" ({', '.join(places[:3])}{', ...' if len(places) > 3 else ''})" if places else ""
 
 
@@ -275,7 +332,7 @@ def _init_pc(case: Case, thing: Thing) -> int:
     return int(sm.cells["init_pc"][(int(sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3])
 
 
-def circles(case: Case) -> list[Cause]:
+def circles(case: Case) -> list[Found]:
     """MB201: parties that wait for each other, once a circle; circles of other warps at the same places are one."""
     edges = {p: case.sources(p.thing) for p in case.parties}
     found: dict[frozenset[Place], list[Circle]] = {}
@@ -287,7 +344,10 @@ def circles(case: Case) -> list[Cause]:
         seen.add(frozenset(ring))
         circle = [(p, next(g for q, g in edges[before] if q == p)) for before, p in zip([ring[-1], *ring], ring, strict=False)]
         found.setdefault(frozenset(_place(link) for link in circle), []).append(circle)
-    return [Cause(rule="MB201", message=_circle_text(case, same)) for same in found.values()]
+    return [
+        Found(Cause(rule="MB201", message=_circle_text(case, same)), set(), {p.thing for circle in same for p, _ in circle})
+        for same in found.values()
+    ]
 
 
 def _place(link: tuple[Party, Gift]) -> Place:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.explain.ahead import gifts
-from emu.explain.causes import Case, causes, describe_sources
+from emu.explain.causes import Case, causes, describe_sources, mutual
 from emu.explain.log import SENT, events
 from emu.explain.parties import Party, Thing, stuck_parties
 from emu.explain.places import live_mbarriers, place
@@ -34,7 +34,7 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
         state.sources = describe_sources(case, thing)
     warps = [warp for party in parties for warp in _warps(sm.team[party.place], party)]
     count = len(warps)
-    waiting = f"{count} warps wait for each other" if count > 1 else "one warp waits"
+    waiting = f"{count} warps {'wait for each other' if mutual(case) else 'are stuck'}" if count > 1 else "one warp waits"
     text = f"no warp can issue and no copy or wgmma is in flight: {waiting}"
     spinning = sum(len(other.spinning) for other in sm.team)
     if spinning:

@@ -102,13 +102,14 @@ def gone(case: Case, cta: int, among: set[int] | None = None) -> str:
     return f". Exited: {'; '.join(f'{warps_text(w)}{at}' for at, w in groups.items())}" if groups else ""
 
 
-def nobody(case: Case, thing: Thing) -> str:
-    """Why no arrival comes to an mbarrier any more: those who arrived have exited, or no instruction does."""
+def nobody(case: Case, thing: Thing, arrived: list[Event]) -> str:
+    """Why no arrival comes to an mbarrier behind those of this phase: who gave earlier ones has exited, or no instruction does."""
     state, log = case.states[thing], case.log
     came = [e for e in log if e.kind in ("arrive", "drop") and e.cta == state.cta and e.what == thing.number]
     if came or not whole(case.sm):
-        givers = {e.warp for e in came if e.by < 0}
-        return "; no warp that is left arrives on it" + gone(case, state.cta, givers if came else None)
+        givers = {e.warp for e in came if e.by < 0} - {e.warp for e in arrived if e.by < 0}
+        left = "nobody else that is left" if arrived else "no warp that is left"
+        return f"; {left} arrives on it" + gone(case, state.cta, givers if came else None)
     names, program = [], case.sm.program
     known = {e.pc for sm in case.sm.team for e in events(sm)} | {g.event.pc for gifts in case.gifts for g in gifts}
     at = case.sm_of(thing)

@@ -20,16 +20,36 @@ def deadlock(result: Result) -> str:
     for (role, location, instruction, waits_for), warps in groups.items():
         lines += [f"  {_who(warps)}{f' ({role})' if role else ''} at {location}", f"    {instruction.strip()}"]
         lines.append(f"    waits for {waits_for}")
-    waited = [s for s in found.barriers if s.asked or s.sources or s.kind != "mbarrier"]
+    here = {(warp.cta, warp.on) for warp in found.warps}
+    idle = [s for s in found.barriers if _is_idle(s, here)]
+    waited = [s for s in found.barriers if s not in idle]
     for text, ctas in _alike([(_barrier(state), state.cta) for state in waited]).items():
         lines += [text[0].replace("{}", _ctas(ctas)), *text[1:]]
-    others = [
-        ([f"    {s.name}, {{}}: {s.progress}"], s.cta) for s in found.barriers if s.kind == "mbarrier" and not s.asked
-    ]
-    if others:
-        lines.append("  mbarriers that nobody waits for")
-        lines += [text[0].replace("{}", _ctas(ctas)) for text, ctas in _alike(others).items()]
+    if idle:
+        lines.append("  barriers that nobody waits for")
+        others = _alike([([f"    {_own_name(s)}, {{}}: {_came(s)}"], s.cta) for s in idle])
+        lines += [text[0].replace("{}", _ctas(ctas)) for text, ctas in others.items()]
     return "\n".join(lines) + "\n"
+
+
+def _own_name(state: BarrierState) -> str:
+    """The name without its CTA, which stands beside it."""
+    return state.name.removesuffix(f" of CTA {state.cta}")
+
+
+def _is_idle(state: BarrierState, waited: set[tuple[int, str]]) -> bool:
+    """Whether no warp waits for an mbarrier or a named barrier."""
+    if state.kind == "barrier":
+        return (state.cta, _own_name(state)) not in waited
+    return state.kind == "mbarrier" and not state.asked and not state.sources
+
+
+def _came(state: BarrierState) -> str:
+    """How far a barrier is."""
+    if state.kind == "mbarrier":
+        return state.progress
+    threads = f"{state.expected - state.pending} of {state.expected} threads"
+    return f"{threads}: {', '.join(state.given)}" if state.given else threads
 
 
 def _alike(states: list[tuple[list[str], int]]) -> dict[tuple[str, ...], list[int]]:
@@ -42,7 +62,7 @@ def _alike(states: list[tuple[list[str], int]]) -> dict[tuple[str, ...], list[in
 
 def _barrier(state: BarrierState) -> list[str]:
     """A barrier that is waited for: state, what came, who could still deliver, the first difference."""
-    head = f"  {state.name}, {{}}"
+    head = f"  {_own_name(state)}, {{}}"
     if state.kind == "mbarrier" and state.phase is not None:
         asked = f"; asked for parity {' and '.join(map(str, state.asked))}" if state.asked else ""
         head += f": {state.progress}{asked}"
@@ -99,7 +119,7 @@ def _headline(found: Deadlock) -> list[str]:
     """Where it stopped and why."""
     return [
         f"{found.kind} at cycle {found.cycle:,}: {found.message}",
-        *(f"  {cause.rule}: {cause.message}" for cause in found.causes),
+        *(f"  {'which leads to ' if cause.consequence else ''}{cause.rule}: {cause.message}" for cause in found.causes),
     ]
 
 

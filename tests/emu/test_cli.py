@@ -579,3 +579,16 @@ def test_tables_in_ascii():
     code = "from emu import cli; cli.execute = lambda: print('\u2500 \u00e9'); cli.main()"
     got = shell(f'"{sys.executable}" -c "{code}"', PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
     assert got.out == "- ?\n", got.err
+
+
+def test_a_hang_is_said_first_and_to_one_reader_once():
+    hang = Path(__file__).parents[1] / "golden" / "hangs" / "seed07_each_waits_first.mptx"
+    both = shell(f"warpsmith run {hang} --grid 1 2>&1")
+    assert both.code == 3 and both.out.startswith("deadlock at cycle") and both.out.count("deadlock at cycle") == 1
+    assert both.out.index("right_ready, CTA 0") < both.out.index("warp states")
+    apart = shell(f"warpsmith run {hang} --grid 1")
+    assert (
+        apart.out.split("\n\n")[0] == both.out.split("\n\n")[0]
+        and apart.err.startswith("deadlock at cycle")
+        and "MB201" in apart.err
+    )
