@@ -44,7 +44,10 @@ REQUEST = np.dtype(
     ASK_SEND,  # a bulk copy to another CTA of the cluster
     ASK_CLUSTER,  # a warp comes to the cluster's barrier, or (`first`) exits; `bytes` is the phase that it has come to
     ASK_CANCEL,
-) = range(12)
+    ASK_PAIR,  # a command of tcgen05 of a pair of CTAs; `job` is its place in the queue
+    ASK_TMEM,  # Tensor Memory for a pair: `job` the CTA slot, `width` columns
+    ASK_FREE,  # a CTA of a pair gives back `width` units of columns from `first` on
+) = range(15)
 REQUEST_BYTES, REQUEST_DATA = REQUEST.itemsize, int(REQUEST.fields["data"][1])  # type: ignore[index]
 
 # What a CTA of the cluster does to the shared memory of one on this SM (emu/units/peers.py); `kind` is P_*.
@@ -68,7 +71,7 @@ MESSAGE = np.dtype(
     ],
     align=True,
 )
-P_LOAD, P_STORE, P_ATOMIC, P_ARRIVE, P_TX, P_ASYNC, P_COPY, P_OPEN = range(8)
+P_LOAD, P_STORE, P_ATOMIC, P_ARRIVE, P_TX, P_ASYNC, P_COPY, P_OPEN, P_TMEM = range(9)
 MESSAGE_BYTES, MESSAGE_DATA = MESSAGE.itemsize, int(MESSAGE.fields["data"][1])  # type: ignore[index]
 SENDING = 128  # messages of an SM that are under way, power of two; the next one waits
 

@@ -31,7 +31,7 @@ FIELDS = (
     "mma_fraction", "mma_issue_cy", "mma_stream", "mma_f8_fraction", "mma_f8_kept",
     "return_cy256", "return_mma_cy256", "mio_queue", "wavefront_cy", "merged_cy", "store_wavefront_cy", "branch_guard_cy",
     "tmem_columns", "tmem_unit", "tmem_beat_cy256", "tmem_load_cy", "tmem_store_cy", "tmem_alloc_cy", "tmem_retry_cy",
-    "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_cp_cy", "tc_cp_kb_cy256",
+    "tc_queue", "tc_column_cy256", "tc_operand_cy256", "tc_least_cy", "tc_ss_cy", "tc_ss64_cy", "tc_ts_cy", "tc_pair_ss_cy", "tc_pair_ts_cy", "tc_pair_ss128_cy", "tc_pair_ts128_cy", "tc_cp_cy", "tc_cp_kb_cy256",
     "turnaround_cy256", "turnaround_warp_cy256", "warp_start_cy", "cancel_cy",
 )  # fmt: skip
 CONFIG = np.dtype([(name, np.int64) for name in FIELDS], align=True)
@@ -221,6 +221,10 @@ def _commands(v: Value) -> dict[str, float]:
         "tc_ss_cy": v("unit.tc.ss_latency_cy") - outside,
         "tc_ss64_cy": v("unit.tc.ss64_latency_cy") - outside,
         "tc_ts_cy": v("unit.tc.ts_latency_cy") - outside,
+        "tc_pair_ss_cy": v("unit.tc.pair_ss_latency_cy") - outside,
+        "tc_pair_ts_cy": v("unit.tc.pair_ts_latency_cy") - outside,
+        "tc_pair_ss128_cy": v("unit.tc.pair_ss128_latency_cy") - outside,
+        "tc_pair_ts128_cy": v("unit.tc.pair_ts128_latency_cy") - outside,
         "tc_cp_cy": v("unit.tc.cp_latency_cy") - outside,
         "tc_cp_kb_cy256": KB / v("unit.tc.cp_b_per_cy"),
     }

@@ -29,7 +29,7 @@ from numba import types
 from emu.chip_state import CHIP
 from emu.imports import ROOT, closure
 from emu.state import RT_INSTR, SM, WARP
-from emu.units.common import ADVANCE
+from emu.units.common import ADVANCE, PAIRED
 from isa import registry
 from isa.micro import MICROS, routines
 
@@ -86,6 +86,8 @@ def source(name: str) -> str:
     lines = [HEADER, f"from emu.units import {name} as unit", "", "", "@core", "def run(S, C, W, I, op, t, m):"]
     if advances(name):
         lines += [f"    if op == {ADVANCE}:", "        return unit.advance(S, C, t)"]
+    if _defines(importlib.import_module(f"emu.units.{name}"), "paired"):
+        lines += [f"    if op == {PAIRED}:", "        return unit.paired(S, C, t, m)"]
     for routine, (home, number) in unit_routines().items():
         if home == name:
             lines += [f"    if op == {number}:", f"        return unit.{routine}(S, C, W, I, t, m)"]

@@ -133,7 +133,7 @@ WARP = np.dtype(
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
         ("copy_group", i32, 32),  # per lane: groups of cp.async committed
         ("decisions", i64),  # decision points of chaos so far
-        ("tmem_due", i64),  # when its tcgen05.alloc first looks for columns, 0: it has none
+        ("tmem_due", i64),  # when its tcgen05.alloc first looks for columns, 0: it has none, below: -1 - the unit that a pair got
         ("tmem_loaded", i64),  # when its loads of Tensor Memory, and
         ("tmem_stored", i64),  # its stores are complete
         ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
@@ -193,6 +193,10 @@ CTA = np.dtype(
         ("bar_false", i32, 16),  # those for which it did not hold
         ("bar_all", i32, 16),  # whether the count is that of all warps that have not exited
         ("tmem_closed", i32),  # tcgen05.relinquish_alloc_permit: it allocates no more
+        ("tmem_asked", i32),  # columns that it wants together with the other CTA of its pair, 0: none
+        ("tmem_warp", i32),  # the warp slot that wants them, its instruction and the cycle
+        ("tmem_pc", i32),
+        ("tmem_when", i64),
     ],
     align=True,
 )
@@ -284,6 +288,7 @@ TC_JOB = np.dtype(
         ("finish", i64),
         ("port", i64),  # shared-memory port cycles between `start` and `leave`
         ("mbar", i64),  # a commit's cell
+        ("pair", i32),  # cta_group::2: it is of both CTAs of a pair
         # a product, decoded (isa.descriptors); a copy has its own use of `d`, `a` and `word`
         ("word", i64),
         ("d", i64),
@@ -309,6 +314,7 @@ TC_JOB = np.dtype(
         ("sfa_id", i32),
         ("sfb_id", i32),
         ("mask", i64, 4),
+        ("mask_odd", i64, 4),  # of the second CTA of a pair
     ],
     align=True,
 )
@@ -444,6 +450,7 @@ SM = np.dtype(
         # tcgen05's commands
         ("tc_head", i64),  # first one that is not complete
         ("tc_begun", i64),  # first one that has not started
+        ("tc_asked", i64),  # first one that the chip has not been asked for, if it is of a pair
         ("tc_tail", i64),
         ("tc_free", i64),  # when the next one may start
         ("tc_last", i64),  # when the last one completes

@@ -1,7 +1,7 @@
 """Which kernels know of clusters (PTX ISA 5.1.7, 11.5).
 
 `ptxas` puts the CTA's rank into every address of a shared variable.  Here only kernels do that could tell: those that ask for
-clusters in a directive, name other CTAs, or read where they are in their cluster.
+clusters in a directive, name other CTAs or pairs of them, or read where they are in their cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from isa.syntax import Block, Function, Instr, Kernel, Reg, Stmt
 
 DIRECTIVES = ("reqnctapercluster", "explicitcluster", "maxclusterrank", "blocksareclusters")
 OPCODES = ("mapa.", "getctarank.", "barrier.cluster.")
-PARTS = (".multicast::cluster", ".shared::cluster.shared::cta")
+PARTS = (".multicast::cluster", ".cta_group::2", ".shared::cluster.shared::cta")
 REGISTERS = ("%cluster_cta", "%clusterid", "%is_explicit_cluster")
 
 

@@ -27,6 +27,7 @@ CODES = (
 
 # What the micro-operation's immediate says beside the descriptor: bits of the tcgen05.mma word.
 WORD_A_TENSOR, WORD_WS, WORD_MASK = 1 << 4, 1 << 5, 1 << 6  # A in Tensor Memory; .ws; disable-output-lane is given
+WORD_PAIR = 1 << 7  # cta_group::2
 WORD_BLOCKS, WORD_SCALE_D, WORD_COLLECTOR = (
     8,
     12,
@@ -41,8 +42,8 @@ PROBLEMS = (
     ("the type of D (bits 4-5) does not go with the kind", "0 f16 and 1 f32 with f16 and f8f6f4 (bf16: 1), 1 with tf32, 2 with i8"),
     ("the type of A (bits 7-9) is none of the kind", "f16: 0 f16, 1 bf16; tf32: 2; f8f6f4: 0 e4m3, 1 e5m2, 3 e2m3, 4 e3m2, 5 e2m1; i8: 0 u8, 1 s8; mxf4: 1"),
     ("the type of B (bits 10-12) is none of the kind", "f16: 0 f16, 1 bf16; tf32: 2; f8f6f4: 0 e4m3, 1 e5m2, 3 e2m3, 4 e3m2, 5 e2m1; i8: 0 u8, 1 s8; mxf4: 1"),
-    ("M does not exist", "bits 24-28 are M >> 4 of 64 or 128 (32, 64, 128 with .ws); block-scaled kinds: bits 27-28 are M >> 7 of 128"),
-    ("N does not exist", "bits 17-22 are N >> 3 of 8 to 256 (i8: 8, 16, 24, 32, 48, 64, ...; .ws: 64, 128, 256)"),
+    ("M does not exist", "bits 24-28 are M >> 4 of 64 or 128 (.ws: 32, 64, 128; cta_group::2: 128, 256); block-scaled kinds: bits 27-28 are M >> 7 of 128 (or 256)"),
+    ("N does not exist", "bits 17-22 are N >> 3 of 8 to 256 (i8: 8, 16, 24, 32, 48, 64, ...; .ws: 64, 128, 256; cta_group::2: multiples of 16, i8 32)"),
     ("a transpose bit (15 A, 16 B) is set for a type that is K-major only", "only f16, bf16, tf32 and 8-bit types may be MN-major"),
     ("a negate bit (13 A, 14 B) is set with integers", "clear it"),
     ("the saturate bit (3) is set without integers", "clear it"),
@@ -92,8 +93,12 @@ def types_of(kind: int, idesc: int) -> tuple[int, int]:
     return element_of(kind, idesc >> 7 & 7), element_of(kind, idesc >> 10 & 7)
 
 
-def _shape_problem(kind: int, ws: bool, m: int, n: int) -> int:
-    """M and N against 9.7.16.2.1, cta_group::1."""
+def _shape_problem(kind: int, ws: bool, pair: bool, m: int, n: int) -> int:
+    """M and N against 9.7.16.2.1."""
+    if pair:
+        if m != 128 and m != 256:
+            return P_M
+        return P_N if n < 16 or n > 256 or n % (32 if kind == K_I8 else 16) else P_NONE
     if ws:
         if m != 32 and m != 64 and m != 128:
             return P_M
@@ -145,7 +150,7 @@ def problem_of(word: int, idesc: int) -> int:
         return P_SATURATE
     if not scaled and not ws and idesc >> 30 & 3:
         return P_SHIFT
-    wrong = _shape_problem(kind, ws, rows_of(kind, idesc), columns_of(idesc))
+    wrong = _shape_problem(kind, ws, word & WORD_PAIR != 0, rows_of(kind, idesc), columns_of(idesc))
     if wrong:
         return wrong
     return _scale_problem(kind, blocks_of(word), idesc) if scaled else P_NONE

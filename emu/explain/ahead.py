@@ -95,6 +95,8 @@ def _let_pass(sm: StreamingMultiprocessor, party: Party) -> bool:
             sm.ctas[int(W["cta"])]["pool"] += int(W["wait_aux"])
         elif W["block"] == BLOCK_TMEM_ALLOC:
             S["tmem_owner"], S["tmem_size"] = 0, 0
+            if sm.ctas[int(W["cta"])]["tmem_asked"]:  # of a pair: the columns are given from elsewhere
+                W["tmem_due"] = -1
         W["block"], W["came_phase"] = BLOCK_NONE, -1
         sm.ready[k] = max(int(S["now"]), int(W["dep_ready"]))
         for soonest in (S["sub_next"], S["sub_others"]):

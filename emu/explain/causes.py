@@ -15,14 +15,14 @@ from emu.explain.invariants import broken, merged
 from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
-from emu.explain.things import came_to, generations, gives, members_of, name_of, together, who
+from emu.explain.things import came_to, generations, gives, members_of, name_of, together, who, without_partner
 from emu.result import BarrierState, Cause, Source
 
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
-RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM106", "WG105", "NB101", "MB204", "CL101", "MB201")
+RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM114", "TM106", "WG105", "NB101", "MB204", "CL101", "MB201")
 
 CTA = re.compile(r"CTA \d+")
 Circle = list[tuple[Party, Gift]]  # each party with what it would give the one before
@@ -213,7 +213,7 @@ def _lapped(case: Case, party: Party) -> Iterator[Cause]:
 
 
 def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
-    """MB204, TX101, TX102, NB101, NB102, RG101, TM106, WG105: nobody gives what is lacking."""
+    """MB204, TX101, TX102, NB101, NB102, RG101, TM106, TM114, WG105: nobody gives what is lacking."""
     state = case.states[thing]
     if thing.kind == "barrier":
         yield from _named(case, thing)
@@ -227,6 +227,9 @@ def _lacking(case: Case, thing: Thing) -> Iterator[Cause]:
         held = "; ".join(state.given)
         text = f"setmaxnreg.inc gets no registers: none of the warps that are left gives any back. {held}"
         yield Cause(rule="RG101", message=text + gone(case, state.cta))
+    elif thing.kind == "tmem" and (other := without_partner(case.sm.team[thing.place], thing.cta)) >= 0:
+        text = f"tcgen05.alloc of a pair of CTAs (cta_group::2): CTA {other}, the other one, never comes to its own"
+        yield Cause(rule="TM114", message=text)
     elif thing.kind == "tmem":
         held = "; ".join(state.given) or "nobody has any"
         text = f"tcgen05.alloc gets no columns of Tensor Memory: no warp that is left frees any. Allocated: {held}"

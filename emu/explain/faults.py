@@ -182,6 +182,16 @@ TEMPLATES = {
         "the shared address {address:#x} names CTA {aux} of the cluster, which does not exist, or its mbarrier lies in another CTA",
         "ranks are 0 to %cluster_nctarank - 1; the data and the mbarrier of a copy lie in one CTA",
     ),
+    common.F_PAIR: (
+        "CL107",
+        "tcgen05 with cta_group::2 in a cluster of {aux} CTAs, which has no pairs",
+        "launch clusters of an even number of CTAs (.reqnctapercluster, --cluster); a pair is two ranks that differ in the last bit",
+    ),
+    common.F_PAIR_COLUMNS: (
+        "TM113",
+        "tcgen05.alloc with cta_group::2: {address} columns here, {aux} in the other CTA of the pair",
+        "both CTAs of a pair allocate as many, in the same order",
+    ),
     common.F_COPY_RANKS: (
         "CL102",
         "the CTA mask {address:#x} of a multicast names CTAs beyond the {aux} of the cluster",
@@ -294,6 +304,11 @@ NOTES = {
         "deadlock",
         "tcgen05.alloc waits for columns of Tensor Memory that no warp frees",
         "tcgen05.dealloc before the wait, allocate less, or let fewer CTAs share an SM",
+    ),
+    "TM114": (
+        "deadlock",
+        "a tcgen05.alloc with cta_group::2 waits for the other CTA of its pair, which never comes to its own",
+        "a warp of each of both CTAs allocates, as many columns and in the same order",
     ),
     "CL101": (
         "deadlock",

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 VERB = {"arrive": "arrival", "drop": "arrive_drop", "expect": "bytes expected", "bytes": "bytes copied"}
 
 
+def without_partner(sm: StreamingMultiprocessor, slot: int) -> int:
+    """The other CTA of a pair when it has not come to the tcgen05.alloc in which this one waits, else -1."""
+    if not sm.ctas[slot]["tmem_asked"]:
+        return -1
+    other = sm.team[int(sm.sm[0]["place"]) % len(sm.team) ^ 1].ctas[slot]
+    return -1 if other["tmem_asked"] else int(other["id"])
+
+
 def name_of(sm: StreamingMultiprocessor, thing: Thing) -> str:
     """`K_EMPTY[0]`, `barrier 3`, `the register pool`, `warpgroup 1`, `shared memory at 0x400 (flag)`."""
     if thing.kind == "mbarrier":
@@ -226,6 +234,9 @@ def waits_for(sm: StreamingMultiprocessor, W: Any, thing: Thing, asked: int, spi
         pool, need = int(sm.ctas[thing.cta]["pool"]), int(W["wait_aux"])
         return f"setmaxnreg.inc: needs {need} registers, the CTA's pool has {pool}"
     if thing.kind == "tmem":
+        other = without_partner(sm, thing.cta)
+        if other >= 0:
+            return f"tcgen05.alloc: {int(W['wait_aux'])} columns, with CTA {other}, which has not come to its tcgen05.alloc"
         used = sum(columns for _, _, columns, _ in tensor_memory(sm))
         return f"tcgen05.alloc: needs {int(W['wait_aux'])} columns side by side, {sm.tmem.shape[0] - used} are free"
     if thing.kind == "bulk":

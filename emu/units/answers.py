@@ -12,10 +12,13 @@ from emu.chip_state import (
     ASK_COPY_IN,
     ASK_COPY_OUT,
     ASK_CTA,
+    ASK_FREE,
     ASK_LOAD,
+    ASK_PAIR,
     ASK_PEER,
     ASK_REPLY,
     ASK_SEND,
+    ASK_TMEM,
     ATOMIC_WORDS,
     CLUSTER,
     L2,
@@ -64,6 +67,7 @@ from emu.units.common import (
 )
 from emu.units.global_memory import SECTOR, move_rows
 from emu.units.memory import decode, move
+from emu.units.pairs import answer_free, answer_pair, answer_tmem
 from emu.units.peers import forward, messages_of, post
 from emu.units.requests import answered, data_at, requests_of
 from emu.units.supply import LINE, absorb, supply, touch_lines, wait_for
@@ -438,5 +442,11 @@ def answer(H: Any, S: Any, C: Any) -> None:
         answer_send(H, S, C, r.job)
     elif r.kind == ASK_CLUSTER:
         answer_cluster(H, S, C, r)
+    elif r.kind == ASK_PAIR:
+        answer_pair(H, S, C, r)
+    elif r.kind == ASK_TMEM:
+        answer_tmem(H, S, C, r)
+    elif r.kind == ASK_FREE:
+        answer_free(H, S, C, r)
     else:
         answer_store(H, S, C, r, data_at(S, k))

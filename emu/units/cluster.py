@@ -17,6 +17,7 @@ from emu.chip_state import (
     P_LOAD,
     P_OPEN,
     P_STORE,
+    P_TMEM,
     P_TX,
     REQUESTS,
 )
@@ -41,6 +42,7 @@ from emu.units.common import (
     jobs_of,
     park,
     together,
+    wake,
     warps_of,
 )
 from emu.units.history import E_BYTES, E_CLUSTER, record
@@ -120,6 +122,12 @@ def open_or_deliver(S: Any, C: Any, k: int, t: int) -> None:
     c = ctas_of(S.cta_at, S.cta_slots)[m.slot]
     V = warps_of(S.warp_at, WARP_SLOTS)[c.first_warp]
     here = c.state == LIVE and c.id == m.cta
+    if m.kind == P_TMEM:
+        if here:
+            V = warps_of(S.warp_at, WARP_SLOTS)[m.warp]
+            V.tmem_due = -1 - m.word
+            wake(S, V, t)
+        return
     if m.kind == P_OPEN:
         if here:
             open_cluster(S, C, m.slot, t)

@@ -22,6 +22,7 @@ from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TC_JOB
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)
+PAIRED = -2  # the same: a command of two SMs, which the chip has it execute
 
 warps_of = view(WARP)
 ctas_of = view(CTA)
@@ -83,7 +84,9 @@ moves_of = view(TMOVE)
     F_PEER_GONE,
     F_CLUSTER_TWICE,
     F_COPY_RANKS,
-) = range(47)
+    F_PAIR,
+    F_PAIR_COLUMNS,
+) = range(49)
 
 
 @compiled

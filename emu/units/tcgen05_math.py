@@ -241,22 +241,22 @@ def _scale_at(tmem: int, address: int, row: int, byte: int, ue8m0: int) -> float
 
 
 @njit(error_model="numpy")
-def _by_blocks(J, k, pairs, spread, panel_a, panel_b, d, tmem, scratch):
-    """D (+)= the sum over blocks of K of (A block B block) * scale of A's row * scale of B's column."""
+def _by_blocks(J, k, pairs, spread, panel_a, panel_b, first, columns, d, tmem, scratch):
+    """`columns` of D from `first` on (+)= the sum over blocks of K of (A block B block) * scale of A's row * scale of B's column."""
     tile, scales, zeros = scratch + _TILE, scratch + _SCALE_A, scratch + _ZERO
     steps = k // J.blocks
     if not J.accumulate:
-        for j in range(J.n):
+        for j in range(columns):
             for p in range(pairs):
                 for i in range(16):
                     st32(d + COLUMN * j + 4 * (spread * p + i), 0)
     for block in range(J.blocks):
         at = 32 * steps * block
-        _multiply(steps, k, pairs, 16, panel_a + at, panel_b + at, 0, J.n, zeros, tile)
+        _multiply(steps, k, pairs, 16, panel_a + at, panel_b + at, first, columns, zeros, tile)
         for row in range(J.m):
             put_f64(scales + 8 * row, _scale_at(tmem, J.sfa, row, J.sfa_id + block, J.ue8m0))
-        for j in range(J.n):
-            scale = _scale_at(tmem, J.sfb, j, J.sfb_id + block, J.ue8m0)
+        for j in range(columns):
+            scale = _scale_at(tmem, J.sfb, first + j, J.sfb_id + block, J.ue8m0)
             for p in range(pairs):
                 _add_scaled(d + COLUMN * j + 4 * spread * p, tile + COLUMN * j + 64 * p, scales + 128 * p, scale)
 
@@ -284,30 +284,73 @@ def mma(J: Any, tmem: int, smem: int, smem_bytes: int, scratch: int) -> int:
     descriptor addresses are offsets into it.  scratch: SCRATCH_BYTES, 64-byte aligned, zeroed once by its owner.  After a fault
     nothing has been written.
     """
-    k, pairs, lane = depth(J.kind_a), J.m // 16, J.d >> 16
-    spread = 32 if J.m == 64 and not J.ws else 16  # layout F; all others have neighbouring rows in neighbouring lanes
-    panel_a, panel_b, table, raw = scratch + _PANEL_A, scratch + _PANEL_B, scratch + _TABLE, scratch + _RAW
-    if J.a_tensor:
-        cells = tmem + COLUMN * (J.a & 0xFFFF) + 4 * (J.a >> 16)
-        tensor_panel(J.kind_a, pairs, spread, cells, panel_a)
-    elif shared_panel(J.a, J.trans_a, J.kind_a, J.m // 8, smem, smem_bytes, table, raw, panel_a):
+    table, raw = scratch + _TABLE, scratch + _RAW
+    if _load_a(J, tmem, smem, smem_bytes, scratch):
         return FAULT_A
-    if shared_panel(J.b, J.trans_b, J.kind_b, J.n // 8, smem, smem_bytes, table, raw, panel_b):
+    if shared_panel(J.b, J.trans_b, J.kind_b, J.n // 8, smem, smem_bytes, table, raw, scratch + _PANEL_B):
         return FAULT_B
+    _into_d(J, tmem, scratch)
+    return OK
+
+
+@njit(error_model="numpy")
+def mma_pair(J: Any, even: int, even_smem: int, odd: int, odd_smem: int, smem_bytes: int, scratch: int) -> int:
+    """One tcgen05.mma of a pair of CTAs (cta_group::2), as `mma`: Tensor Memory and shared memory of both.
+
+    J.m: rows of each CTA, the even one's first.  Each has half of B's columns.  With 64 rows each (layout B) the second half of D's
+    columns lies in lanes 64 to 127, as with .ws.
+    """
+    k, half = depth(J.kind_b), J.n // 16
+    table, raw, panel = scratch + _TABLE, scratch + _RAW, scratch + _PANEL_B
+    if _load_a(J, even, even_smem, smem_bytes, scratch):
+        return FAULT_A
+    if shared_panel(J.b, J.trans_b, J.kind_b, half, even_smem, smem_bytes, table, raw, panel):
+        return FAULT_B
+    shared_panel(J.b, J.trans_b, J.kind_b, half, odd_smem, smem_bytes, table, raw, panel + 32 * half * k)
+    _into_d(J, even, scratch)
+    _load_a(J, odd, odd_smem, smem_bytes, scratch)
+    for i in range(4):
+        J.mask[i] = J.mask_odd[i]
+    _into_d(J, odd, scratch)
+    return OK
+
+
+@njit(error_model="numpy")
+def _load_a(J, tmem, smem, smem_bytes, scratch):
+    """A to its panel; 1 when it reaches outside shared memory."""
+    panel = scratch + _PANEL_A
+    if J.a_tensor:
+        tensor_panel(J.kind_a, J.m // 16, _spread(J), tmem + COLUMN * (J.a & 0xFFFF) + 4 * (J.a >> 16), panel)
+    elif shared_panel(
+        J.a, J.trans_a, J.kind_a, J.m // 8, smem, smem_bytes, scratch + _TABLE, scratch + _RAW, panel
+    ):
+        return 1
     if J.negate:
-        negate_panel(J.m // 8 * k, panel_a)
+        negate_panel(J.m // 8 * depth(J.kind_a), panel)
+    return 0
+
+
+@njit(inline="always")
+def _spread(J):
+    """Lanes from 16 rows to the next 16: layout F has gaps; in all others neighbouring rows have neighbouring lanes."""
+    return 32 if J.m == 64 and not J.ws else 16
+
+
+@njit(error_model="numpy")
+def _into_d(J, tmem, scratch):
+    """The product of both panels into D."""
+    k, pairs, lane, spread = depth(J.kind_a), J.m // 16, J.d >> 16, _spread(J)
+    panel_a, panel_b = scratch + _PANEL_A, scratch + _PANEL_B
     d = tmem + COLUMN * (J.d & 0xFFFF) + 4 * lane
-    if J.blocks:
-        _by_blocks(J, k, pairs, spread, panel_a, panel_b, d, tmem, scratch)
-        return OK
-    parts = LANES // J.m if J.ws else 1  # layouts E and G: D's columns in parts, one below the other in the lanes
+    parts = LANES // J.m if J.ws else 1  # layouts B, E and G: D's columns in parts, one below the other in the lanes
     columns = J.n // parts
     masked = J.mask[0] | J.mask[1] | J.mask[2] | J.mask[3]
     for part in range(parts):
         to, first = d + 4 * J.m * part, columns * part
-        if J.d_type == D_F32 and not masked and not (J.scale_d and J.accumulate):
+        if J.blocks:
+            _by_blocks(J, k, pairs, spread, panel_a, panel_b, first, columns, to, tmem, scratch)
+        elif J.d_type == D_F32 and not masked and not (J.scale_d and J.accumulate):
             zero = 0 if J.accumulate else scratch + _ZERO
             _multiply(k, k, pairs, spread, panel_a, panel_b, first, columns, zero, to)
         else:
             _by_tile(J, k, pairs, spread, panel_a, panel_b, first, columns, to, lane + J.m * part, scratch)
-    return OK

@@ -14,6 +14,7 @@ from typing import Any
 
 from numba import njit
 
+from emu.chip_state import ASK_FREE, ASK_TMEM, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, ld16, st32, st64
 from emu.stalls import Reason
@@ -32,6 +33,7 @@ from emu.state import (
 from emu.units.chaos import C_ASYNC, at
 from emu.units.common import (
     DEFAULT,
+    F_PAIR,
     F_TMEM_ADDRESS,
     F_TMEM_BUSY,
     F_TMEM_COLUMNS,
@@ -55,8 +57,11 @@ from emu.units.common import (
 )
 from emu.units.history import E_DEALLOC, record
 from emu.units.memory import FULL, shared_host, touch
+from emu.units.requests import request, requests_of
 from emu.units.tmem_layout import beats, cell, column_of, lane_of, read, shape_of, split_of, width_of, write
+from isa.ops.tcgen05 import PAIR
 
+LEAVING = -1  # owner of columns that a CTA of a pair has given back, until the chip has seen it
 R_LONG, R_MATH = int(Reason.LONG_SCOREBOARD), int(Reason.MATH_PIPE_THROTTLE)
 
 # ---- owners --------------------------------------------------------------------------------------
@@ -104,6 +109,8 @@ def tmem_alloc(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if ctas_of(S.cta_at, S.cta_slots)[W.cta].tmem_closed:
         fault(S, W, F_TMEM_PERMIT, lane, 0, 0)
         return DEFAULT
+    if I.imm & PAIR:
+        return pair_alloc(S, C, W, lane, columns, host, t)
     if W.tmem_due == 0:
         W.tmem_due = t + C.tmem_alloc_cy
         park(S, W, BLOCK_TMEM_ALLOC, R_LONG, t)
@@ -124,6 +131,26 @@ def tmem_alloc(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     st32(host, first * C.tmem_unit)
     touch(S, host, 4)
     return DEFAULT
+
+
+@compiled
+def pair_alloc(S: Any, C: Any, W: Any, lane: int, columns: int, host: int, t: int) -> int:
+    """tcgen05.alloc of a pair of CTAs: the chip gives both the same columns when both have asked (emu.units.pairs)."""
+    if S.peers % 2 or not S.peers:
+        fault(S, W, F_PAIR, lane, 0, max(S.peers, 1))
+        return DEFAULT
+    if W.tmem_due < 0:
+        st32(host, (-1 - W.tmem_due) * C.tmem_unit)
+        touch(S, host, 4)
+        W.tmem_due = 0
+        return DEFAULT
+    park(S, W, BLOCK_TMEM_ALLOC, R_LONG, t)
+    W.wait_aux = columns
+    if W.tmem_due == 0:
+        W.tmem_due = t + C.tmem_alloc_cy
+        r = requests_of(S.log_at, REQUESTS)[request(S, C, ASK_TMEM, t)]
+        r.warp, r.pc, r.job, r.width = W.slot, W.pc, W.cta, columns
+    return RETRY
 
 
 @compiled
@@ -162,7 +189,10 @@ def tmem_dealloc(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     record(S, W, E_DEALLOC, W.pc, taddr, columns, t)
     S.tmem_size[first] = 0
     for k in range(first, first + columns // C.tmem_unit):
-        S.tmem_owner[k] = 0
+        S.tmem_owner[k] = LEAVING if I.imm & PAIR else 0
+    if I.imm & PAIR:
+        r = requests_of(S.log_at, REQUESTS)[request(S, C, ASK_FREE, t)]
+        r.warp, r.pc, r.first, r.width = W.slot, W.pc, first, columns // C.tmem_unit
     if S.tmem_parked:
         retry(S, C, t)
     return DEFAULT

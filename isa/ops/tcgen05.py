@@ -8,6 +8,7 @@ from isa.registry import Const, Emitter, Match, Value, VReg, instruction
 
 FAMILY = ("sm_100f",)
 LEAST_COLUMNS, MOST_COLUMNS = 32, 512  # of an allocation (9.7.16.7)
+PAIR = 1 << 32  # of the immediates of alloc, dealloc, shift: cta_group::2
 MOST_REGISTERS = 128  # of a thread that a load or a store moves
 # Shape -> its number in a Tensor Memory word, registers of a thread per repetition.
 SHAPES = {"32x32b": (0, 1), "16x64b": (1, 1), "16x128b": (2, 2), "16x256b": (3, 4), "16x32bx2": (4, 1)}
@@ -17,14 +18,14 @@ RED, RED_MAX, RED_ABS, RED_NAN, RED_SIGNED, RED_FLOAT = (1 << k for k in range(5
 
 ALLOC = unit(
     "UTCATOMSWS.FIND_AND_SET", "uu->", "tcgen05_alloc", "tmem_alloc",
-    "shared address of the result, columns; imm: byte offset", "barrier", "collective",
+    "shared address of the result, columns; imm: byte offset, bit 32 a pair of CTAs", "barrier", "collective",
 )  # fmt: skip
 DEALLOC = unit(
     "UTCATOMSWS.AND",
     "uu->",
     "tcgen05_dealloc",
     "tmem_dealloc",
-    "Tensor Memory address, columns",
+    "Tensor Memory address, columns; imm: bit 32 a pair of CTAs",
     "barrier",
     "collective",
 )
@@ -62,6 +63,10 @@ _TYPES = {"d": "vec:b32", "source": "vec:b32", "taddr": "tmem", "split": "imm", 
 # ---- allocation ----------------------------------------------------------------------------------
 
 
+def _pair(m: Match) -> int:
+    return PAIR if m.has("cta_group::2") else 0
+
+
 def _columns(e: Emitter, m: Match) -> Value:
     """The number of columns; a register is looked at when it runs."""
     columns: Value = m.ncols
@@ -76,29 +81,32 @@ def _columns(e: Emitter, m: Match) -> Value:
 
 
 @instruction(
-    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [a], ncols;",
-    "tcgen05.alloc.cta_group::1.sync.aligned.b32 [a], ncols;",
+    "tcgen05.alloc.{cta_group::1,cta_group::2}.sync.aligned.shared::cta.b32 [a], ncols;",
+    "tcgen05.alloc.{cta_group::1,cta_group::2}.sync.aligned.b32 [a], ncols;",
     types={"ncols": "u32"},
     targets=FAMILY,
 )
 def alloc(e: Emitter, m: Match) -> None:
     """Allocate `ncols` columns of Tensor Memory to the CTA and write their address to shared memory (PTX ISA 9.7.16.7.1).
 
-    The warp waits until so many are free, aligned to their number.
+    The warp waits until so many are free, aligned to their number.  With cta_group::2 a warp of each CTA of the pair executes it, and both
+    get the same columns.
     """
     base = shared_base(e, m.a, generic=not m.has(".shared::cta"))
-    e(ALLOC, None, base, _columns(e, m), imm=offset_of(e, m.a))
+    e(ALLOC, None, base, _columns(e, m), imm=offset_of(e, m.a) & 0xFFFFFFFF | _pair(m))
 
 
-@instruction("tcgen05.dealloc.cta_group::1.sync.aligned.b32 taddr, ncols;", types={"taddr": "u32"}, targets=FAMILY)
+@instruction(
+    "tcgen05.dealloc.{cta_group::1,cta_group::2}.sync.aligned.b32 taddr, ncols;", types={"taddr": "u32"}, targets=FAMILY
+)
 def dealloc(e: Emitter, m: Match) -> None:
-    """Free the columns of one tcgen05.alloc (PTX ISA 9.7.16.7.1)."""
+    """Free the columns of one tcgen05.alloc (PTX ISA 9.7.16.7.1); with cta_group::2 each CTA of the pair frees its own."""
     if isinstance(m.ncols, Const) and m.ncols.bits % LEAST_COLUMNS:
         raise e.error(f"{m.ncols.bits} columns: expected a multiple of {LEAST_COLUMNS}", operand=m.operand("ncols"))
-    e(DEALLOC, None, m.taddr, m.ncols)
+    e(DEALLOC, None, m.taddr, m.ncols, imm=_pair(m))
 
 
-@instruction("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", targets=FAMILY)
+@instruction("tcgen05.relinquish_alloc_permit.{cta_group::1,cta_group::2}.sync.aligned;", targets=FAMILY)
 def relinquish(e: Emitter, m: Match) -> None:
     """The CTA will not allocate Tensor Memory any more (PTX ISA 9.7.16.7.1)."""
     e(RELINQUISH, None)

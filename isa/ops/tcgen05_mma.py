@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from isa.descriptors import KINDS, WORD_A_TENSOR, WORD_BLOCKS, WORD_COLLECTOR, WORD_MASK, WORD_SCALE_D, WORD_WS
+from isa.descriptors import (
+    KINDS,
+    WORD_A_TENSOR,
+    WORD_BLOCKS,
+    WORD_COLLECTOR,
+    WORD_MASK,
+    WORD_PAIR,
+    WORD_SCALE_D,
+    WORD_WS,
+)
 from isa.errors import AssemblyError, UnsupportedError
 from isa.micro import unit
 from isa.ops.address import offset_of, shared_whole
@@ -12,7 +21,7 @@ FAMILY = ("sm_100f",)  # tcgen05 of the sm_100 family
 EACH_ARCH = ("sm_100a", "sm_103a")  # what arch-specific targets alone have
 ARCH = ("sm_100a",)  # what only one of them has: integers
 
-_DOC = "[D, instruction descriptor, 4 words of disable-output-lane or scales of A and B]; imm: tcgen05.mma word"
+_DOC = "[D, instruction descriptor, 4 words (of a pair of CTAs 8) of disable-output-lane or scales of A and B]; imm: tcgen05.mma word"
 UTCMMA = unit(
     "UTCMMA", "UUpL->", "tcgen05_mma", "tcgen05_mma", f"descriptors of A and B, enable-input-d, {_DOC}", "barrier"
 )
@@ -44,20 +53,20 @@ _TYPES = {
 }  # fmt: skip
 _HINT = "a collector buffer saves reading an operand again, which the model does not take time for"
 _IGNORED = {word: _HINT for name in ("COLLECTOR", "BUFFER") for word in _SETS[name]}
-_MMA = "tcgen05.mma.cta_group::1"
+_PAIR_TYPES = _TYPES | {"disable_output_lane": "vec:u32:8"}
 _SS, _TS = "[d-tmem], a-desc, b-desc, idesc", "[d-tmem], [a-tmem], b-desc, idesc"
 
 
-def _forms(kinds: str, rest: str) -> list[str]:
+def _forms(kinds: str, rest: str, group: int = 1) -> list[str]:
     """A in shared or Tensor Memory, with and without disable-output-lane."""
-    opcode = f"{_MMA}.{kinds}{{.COLLECTOR}}"
+    opcode = f"tcgen05.mma.cta_group::{group}.{kinds}{{.COLLECTOR}}"
     return [
         f"{opcode} {ab}{mask}, enable-input-d{rest};" for ab in (_SS, _TS) for mask in ("", ", {disable-output-lane}")
     ]
 
 
 def _scaled(kinds: str, size: str) -> list[str]:
-    opcode = f"{_MMA}.{kinds}.block_scale{size}{{.COLLECTOR}}"
+    opcode = f"tcgen05.mma.{{cta_group::1,cta_group::2}}.{kinds}.block_scale{size}{{.COLLECTOR}}"
     return [f"{opcode} {ab}, [scale-a-tmem], [scale-b-tmem], enable-input-d;" for ab in (_SS, _TS)]
 
 
@@ -66,10 +75,10 @@ def _stationary(kinds: str) -> list[str]:
     return [f"{opcode} {ab}, enable-input-d{{, zero-column-mask-desc}};" for ab in (_SS, _TS)]
 
 
-def mma_word(kind: str, *, a_tensor: bool = False, ws: bool = False, mask: bool = False, blocks: int = 1, scale_d: int = 0,
+def mma_word(kind: str, *, a_tensor: bool = False, ws: bool = False, mask: bool = False, pair: bool = False, blocks: int = 1, scale_d: int = 0,
              collector: str = "discard") -> int:  # fmt: skip
     """The immediate of UTCMMA: the kind and what the instruction descriptor does not say (isa.descriptors)."""
-    flags = (a_tensor and WORD_A_TENSOR) | (ws and WORD_WS) | (mask and WORD_MASK)
+    flags = (a_tensor and WORD_A_TENSOR) | (ws and WORD_WS) | (mask and WORD_MASK) | (pair and WORD_PAIR)
     fields = (blocks - 1) << WORD_BLOCKS | scale_d << WORD_SCALE_D | COLLECTOR.index(collector) << WORD_COLLECTOR
     return KINDS.index(kind) | flags | fields
 
@@ -89,7 +98,7 @@ def _emit(e: Emitter, m: Match, more: list[Value], ws: bool = False, blocks: int
         raise e.error(f"scale-input-d is {scale}, expected 0 to 15", operand=m.operand("scale_input_d"))
     tensor = m.operand("a_tmem") is not None
     word = mma_word(
-        kind, a_tensor=tensor, ws=ws, mask=m.operand("disable_output_lane") is not None, blocks=blocks, scale_d=scale or 0,
+        kind, a_tensor=tensor, ws=ws, mask=m.operand("disable_output_lane") is not None, pair=m.has("cta_group::2"), blocks=blocks, scale_d=scale or 0,
         collector=hints[0] if hints else "discard",
     )  # fmt: skip
     values = [shared_whole(e, m.d_tmem), m.idesc, *more]
@@ -102,12 +111,16 @@ def _emit(e: Emitter, m: Match, more: list[Value], ws: bool = False, blocks: int
 @instruction(*_forms("FLOAT", "{, scale-input-d}"), sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED)
 @instruction(*_forms("kind::f8f6f4", ""), sets=_SETS, types=_TYPES, targets=FAMILY, ignored=_IGNORED)
 @instruction(*_forms("kind::i8", ""), sets=_SETS, types=_TYPES, targets=ARCH, ignored=_IGNORED)
+@instruction(*_forms("FLOAT", "{, scale-input-d}", 2), sets=_SETS, types=_PAIR_TYPES, targets=FAMILY, ignored=_IGNORED)
+@instruction(*_forms("kind::f8f6f4", "", 2), sets=_SETS, types=_PAIR_TYPES, targets=FAMILY, ignored=_IGNORED)
+@instruction(*_forms("kind::i8", "", 2), sets=_SETS, types=_PAIR_TYPES, targets=ARCH, ignored=_IGNORED)
 def mma(e: Emitter, m: Match) -> None:
     """D = A * B, plus D * 2^-scale-input-d where enable-input-d is true, asynchronously, in order (PTX ISA 9.7.16.10.9.1).
 
     D lies in Tensor Memory, A in shared memory (a descriptor) or in Tensor Memory, B in shared memory; shape and types are in the
     instruction descriptor (`warpsmith explain idesc`).  One thread issues it, and every active one its own.  Lanes whose bit of
-    disable-output-lane is set are not written.  A commit says when it is done.
+    disable-output-lane is set are not written.  A commit says when it is done.  With cta_group::2 the rows of A and D are those of both CTAs of
+    a pair, the even one first, and each has half of B's columns in its shared memory.
     """
     _emit(e, m, list(m.disable_output_lane) if m.operand("disable_output_lane") is not None else [])
 
@@ -152,7 +165,7 @@ def mma_ws(e: Emitter, m: Match) -> None:
     _emit(e, m, [], ws=True)
 
 
-_COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one{.shared::cluster}"
+_COMMIT = "tcgen05.commit.{cta_group::1,cta_group::2}.mbarrier::arrive::one{.shared::cluster}"
 
 
 @instruction(f"{_COMMIT}.b64 [mbar];", types=_TYPES, targets=FAMILY)

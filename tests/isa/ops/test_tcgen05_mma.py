@@ -6,6 +6,7 @@ from isa.errors import AssemblyError, UnsupportedError
 from isa.ops.tcgen05_mma import COLLECTOR, mma_word
 from isa.registry import NotPred, PredConst
 
+PAIR = "tcgen05.mma.cta_group::2"
 MMA, AB, TB = "tcgen05.mma.cta_group::1", "[%r1], %rd1, %rd2, %r2", "[%r1], [%r3], %rd2, %r2"
 MASK, SCALES = "{%r4,%r5,%r6,%r7}", "[%r8], [%r9]"
 PLAIN = ("f16", "tf32", "f8f6f4", "i8")
@@ -28,7 +29,25 @@ WORDS = {
 COMMITS = {
     f"{COMMIT}.b64 [%r1];": 0, f"{COMMIT}.shared::cluster.b64 [%r1+8];": 8, f"{COMMIT}.b64 [%rd1];": 0, f"{COMMIT}.shared::cluster.b64 [smem];": 0,
 }  # fmt: skip
+MASKS = "{%r4,%r5,%r6,%r7,%r8,%r9,%r10,%r11}"
+PAIRS = {
+    **{f"{PAIR}.kind::{kind} {ab}, %p1;": mma_word(kind, pair=True, a_tensor=ab == TB) for kind in PLAIN for ab in (AB, TB)},
+    f"{PAIR}.kind::f16 {AB}, {MASKS}, %p1, 3;": mma_word("f16", pair=True, mask=True, scale_d=3),
+    f"{PAIR}.kind::mxf8f6f4.block_scale {AB}, {SCALES}, %p1;": mma_word("mxf8f6f4", pair=True),
+    f"{PAIR}.kind::mxf4nvf4.block_scale.block16 {TB}, {SCALES}, %p1;": mma_word("mxf4nvf4", pair=True, a_tensor=True, blocks=4),
+}  # fmt: skip
+PAIRED = [
+    "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 64;",
+    "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r1, 64;",
+    "tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;",
+    "tcgen05.cp.cta_group::2.32x128b.warpx4 [%r1], %rd1;",
+    "tcgen05.shift.cta_group::2.down [%r1];",
+    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%r1];",
+    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1+8], %h1;",
+]
 REJECTED = [
+    f"{PAIR}.kind::f16 {AB}, {MASK}, %p1;",
+    f"tcgen05.mma.ws.cta_group::2.kind::f16 {AB}, %p1;",
     f"{MMA}.kind::f16 [5], %rd1, %rd2, %r2, %p1;",
     f"{MMA}.kind::f16 [smem], %rd1, %rd2, %r2, %p1;",
     f"{MMA}.kind::f16 [%rd3], %rd1, %rd2, %r2, %p1;",
@@ -57,10 +76,8 @@ REJECTED = [
     f"{COMMIT}.shared::cluster [%r1];",
 ]
 UNSUPPORTED = [
-    f"tcgen05.mma.cta_group::2.kind::f16 {AB}, %p1;",
     f"{MMA}.kind::f16.ashift {TB}, %p1;",
     "tcgen05.mma.sp.cta_group::1.kind::f16 [%r1], %rd1, %rd2, [%r6], %r2, %p1;",
-    "tcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%r1];",
 ]
 
 
@@ -73,6 +90,16 @@ def test_what_ptxas_takes(instructions, ptxas):
     instructions.lower(text, "sm_100a")
     accepted, messages = assembled(instructions, ptxas, text)
     assert accepted, messages
+
+
+def test_pairs(instructions, ptxas):
+    text = "\n".join(f"{{ {line} }}" for line in (*PAIRS, *PAIRED))
+    instructions.lower(text, "sm_100a")
+    accepted, messages = assembled(instructions, ptxas, text)
+    assert accepted, messages
+    for line, word in PAIRS.items():
+        (op,) = instructions.lower(line, "sm_100a")
+        assert op.imm == word and len(op.sources[3]) == (10 if MASKS in line else 4 if SCALES in line else 2)
 
 
 @pytest.mark.parametrize("text", REJECTED)
