@@ -71,7 +71,7 @@ MESSAGE = np.dtype(
     ],
     align=True,
 )
-P_LOAD, P_STORE, P_ATOMIC, P_ARRIVE, P_TX, P_ASYNC, P_COPY, P_OPEN, P_TMEM = range(9)
+P_LOAD, P_STORE, P_ATOMIC, P_ARRIVE, P_TX, P_ASYNC, P_COPY, P_OPEN, P_TMEM, P_BYTES = range(10)
 MESSAGE_BYTES, MESSAGE_DATA = MESSAGE.itemsize, int(MESSAGE.fields["data"][1])  # type: ignore[index]
 SENDING = 128  # messages of an SM that are under way, power of two; the next one waits
 

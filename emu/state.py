@@ -237,6 +237,7 @@ JOB = np.dtype(
         ("mbar", i64),  # cell, loads
         ("ranks", i64),  # other CTAs of the cluster that get the data of a load
         ("own", i32),  # whether this CTA gets them
+        ("signal", i32),  # rank + 1 of the CTA of the pair whose mbarrier is told, 0: the one that gets the data
         ("code", i32),  # 0: bytes are copied, else the atomic operation + 1, bits 8.. the type (isa.ops.atomic)
         ("staged", i32),  # a load whose bytes are in `staging` from issue on: st.async, red.async
         ("bytes", i64),

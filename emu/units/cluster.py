@@ -13,6 +13,7 @@ from emu.chip_state import (
     P_ARRIVE,
     P_ASYNC,
     P_ATOMIC,
+    P_BYTES,
     P_COPY,
     P_LOAD,
     P_OPEN,
@@ -165,6 +166,9 @@ def act(S: Any, C: Any, V: Any, m: Any, k: int, t: int) -> None:
             amount = ld32(data + 4 * lane)
             if cell_number >= 0 and m.kind == P_ARRIVE:
                 arrive_on(S, C, V, cell_number, lane, amount, m.word, t)
+            elif cell_number >= 0 and m.kind == P_BYTES:
+                record(S, V, E_BYTES, m.pc, (cell_number << 3) - V.smem_base, amount, t)
+                complete_tx(S, C, V, cell_number, amount, t)
             elif cell_number >= 0 and m.kind == P_TX:
                 tx_on(S, C, V, cell_number, lane, -amount if m.width < 0 else amount, t)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from numba import njit
 
-from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, PENDING, REQUESTS
+from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, P_BYTES, PENDING, REQUESTS, SENDING
 from emu.compiled import compiled
-from emu.raw import ld8, ld16, st64
+from emu.raw import ld8, ld16, ld64, st32, st64
 from emu.stalls import Reason
 from emu.state import (
     BLOCK_BULK_QUEUE,
@@ -56,9 +56,11 @@ from emu.units.common import (
 )
 from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
-from emu.units.peers import OFFSET, note_copy, one_place, rank_in
-from emu.units.requests import request, requests_of
+from emu.units.peers import OFFSET, note_copy, one_place, rank_in, send
+from emu.units.requests import data_at, request, requests_of
 from isa.ops.atomic import OPERATIONS, TYPES
+from isa.ops.tma import PAIR
+from isa.program import RANK_BIT
 
 # Types of the elements of a tensor map (PTX ISA 9.7.9.28) as those of atomics; -1: no reduction has it.
 _NAMES = ("", "", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "", "")
@@ -136,7 +138,7 @@ def enroll(S: Any, W: Any, j: Any, lane: int) -> None:
     """Fill in whose job it is; plain bytes unless more is said."""
     j.warp, j.lane, j.cta, j.pc = W.slot, lane, W.cta, W.pc
     j.group = W.bulk_group[lane]
-    j.code, j.staged, j.ranks, j.own = 0, 0, 0, 1
+    j.code, j.staged, j.ranks, j.own, j.signal = 0, 0, 0, 1, 0
     S.job_seq += 1
     j.seq = S.job_seq
 
@@ -172,6 +174,26 @@ def addressed(S: Any, W: Any, j: Any, lane: int, target: int, mbar: int, multica
 
 
 @compiled
+def across(S: Any, W: Any, j: Any, lane: int, target: int, mbar: int) -> bool:
+    """Whether a load to this CTA with cta_group::2 signals the other CTA of its pair; fills in the mbarrier there."""
+    me = rank_in(W.window)
+    if not S.peers or rank_in(target) != me or rank_in(mbar) != me ^ 1 or me ^ 1 >= S.peers:
+        return False
+    j.signal, j.mbar = (me ^ 1) + 1, cell(S, W, lane, (mbar & OFFSET) + W.window, 0)
+    return True
+
+
+@compiled
+def tell_partner(S: Any, C: Any, W: Any, j: Any, t: int) -> None:
+    """The signal of a load to the other CTA of the pair: a message, which takes the time of a remote arrival."""
+    k = send(S, C, W, P_BYTES, j.signal - 1, 1 << j.lane, t, t + C.peer_arrive_cy)
+    r = requests_of(S.log_at, REQUESTS)[k]
+    r.pc, r.width, r.bytes = j.pc, 8, 0
+    r.address[j.lane] = j.signal - 1 << RANK_BIT | (j.mbar << 3) - W.smem_base
+    st32(data_at(S, k) + 4 * j.lane, j.bytes)
+
+
+@compiled
 def note_ranks(S: Any, W: Any, j: Any, t: int) -> None:
     """The sender's record of a copy to other CTAs."""
     for rank in range(S.peers):
@@ -194,7 +216,9 @@ def start_load(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     S.tma_free = max((t + C.tma_issue_cy) << 8, S.tma_free) + service_of(C, j, T)
     S.tma_bytes += j.bytes
     j.serve = S.tma_free >> 8
-    if j.own:
+    if j.signal:
+        note_copy(S, W, j.signal - 1, (j.mbar << 3) - W.smem_base, j.bytes, t)
+    elif j.own:
         record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
     if j.ranks:
         note_ranks(S, W, j, t)
@@ -235,7 +259,11 @@ def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         multicast, mask = (I.imm >> 8) & 1, 0
         if multicast:
             mask = get32(W, ld16(S.list_at + I.list * 2 + 2 * (I.imm & 15)), lane) & 0xFFFF
-        if not addressed(S, W, j, lane, get32(W, I.b, lane), get32(W, I.c, lane), multicast, mask):
+        target, mbar = get32(W, I.b, lane), get32(W, I.c, lane)
+        if I.imm & PAIR and across(S, W, j, lane, target, mbar):
+            if j.mbar < 0:
+                return DEFAULT
+        elif not addressed(S, W, j, lane, target, mbar, multicast, mask):
             return DEFAULT
         start_load(S, C, W, k, t)
     return DEFAULT
@@ -346,7 +374,9 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
             deliver(S, W, k)
         else:
             read_box(S, W, k)
-        if not ld8(S.live_at + j.mbar):
+        if j.signal:
+            tell_partner(S, C, W, j, t)
+        elif not ld8(S.live_at + j.mbar):
             fault(S, W, F_TMA_MBAR, j.lane, (j.mbar << 3) - W.smem_base, 0)
         else:
             record(S, W, E_BYTES, j.pc, (j.mbar << 3) - W.smem_base, j.bytes, t)
@@ -388,6 +418,11 @@ def advance(S: Any, C: Any, t: int) -> int:
             look = min(look, when)
         if due < 0:
             return int(look)
+        if jobs[due].signal and S.sent >= SENDING:
+            oldest = ld64(S.sent_at + 8 * (S.sent & SENDING - 1))
+            if oldest > t:  # no room for one message more
+                jobs[due].finish = oldest
+                continue
         finish(S, C, due, t)
         if S.fault:
             return NEVER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isa.errors import AssemblyError, UnsupportedError
 from isa.micro import unit
 from isa.ops.address import generic_whole, shared_whole
 from isa.ops.atomic import OPERATIONS
@@ -9,7 +10,7 @@ from isa.registry import Emitter, Match, instruction
 from isa.shorthand import Fresh, operands, reject, shorthand, text
 from isa.syntax import Addr, Instr, Sym, TensorAddr
 
-MULTICAST = 1 << 8
+MULTICAST, PAIR = 1 << 8, 1 << 9
 
 UTMALDG = unit(
     "UTMALDG", "UuuL->", "tma", "tma_load",
@@ -19,10 +20,10 @@ UTMASTG = unit("UTMASTG", "UuL->", "tma", "tma_store", "map, source, [coordinate
 UTMAPF = unit("UTMAPF", "U->", "tma_prefetch", "tma_prefetch", "map", "barrier")
 
 
-def tensor_word(dims: int, multicast: bool = False, operation: str = "") -> int:
-    """The immediate of UTMALDG and UTMASTG: bits 0..3 dimensions, bit 8 a CTA mask ends the list, 16..23 a reduction."""
+def tensor_word(dims: int, multicast: bool = False, operation: str = "", pair: bool = False) -> int:
+    """The immediate of UTMALDG and UTMASTG: bits 0..3 dimensions, bit 8 a CTA mask ends the list, 9 a pair of CTAs, 16..23 a reduction."""
     code = OPERATIONS.index(operation) + 1 if operation else 0
-    return dims | (MULTICAST if multicast else 0) | code << 16
+    return dims | (MULTICAST if multicast else 0) | (PAIR if pair else 0) | code << 16
 
 
 _SETS = {
@@ -39,6 +40,7 @@ _IGNORED = {
 }
 
 _LOAD = "cp.async.bulk.tensor.DIM.DST.global{.tile}.mbarrier::complete_tx::bytes"
+_GROUP = ".{cta_group::1,cta_group::2}"
 _CLUSTER = _LOAD.replace("DST", "shared::cluster")
 _STORE = "cp.async.bulk.tensor.DIM.global.shared::cta{.tile}.bulk_group"
 _REDUCE = "cp.reduce.async.bulk.tensor.DIM.global.shared::cta.OP{.tile}.bulk_group"
@@ -58,6 +60,16 @@ def _check_map(e: Emitter, m: Match) -> int:
 
 
 @instruction(
+    f"{_LOAD}{_GROUP} [dst], [map, coords], [mbar];",
+    f"{_LOAD}{_GROUP}.L2::cache_hint [dst], [map, coords], [mbar], policy;",
+    f"{_CLUSTER}.multicast::cluster{_GROUP} [dst], [map, coords], [mbar], mask;",
+    f"{_CLUSTER}.multicast::cluster{_GROUP}.L2::cache_hint [dst], [map, coords], [mbar], mask, policy;",
+    sets=_SETS,
+    types=_TYPES,
+    ignored=_IGNORED,
+    targets=("sm_100f",),
+)
+@instruction(
     f"{_LOAD} [dst], [map, coords], [mbar];",
     f"{_LOAD}.L2::cache_hint [dst], [map, coords], [mbar], policy;",
     f"{_CLUSTER}.multicast::cluster [dst], [map, coords], [mbar], mask;",
@@ -72,14 +84,18 @@ def tensor_load(e: Emitter, m: Match) -> None:
     """Copy a box of a tensor to shared memory; its bytes are signalled to the mbarrier (PTX ISA 9.7.9.27.1.2).
 
     Coordinates are signed elements, innermost first.  With a mask the copy and its signal go to the
-    same offsets in every CTA of the cluster that the mask names.
+    same offsets in every CTA of the cluster that the mask names.  With cta_group::2 the mbarrier may lie in the other CTA of the pair.
     """
     dims = _check_map(e, m)
-    multicast = m.has(".multicast::cluster")
+    multicast, pair = m.has(".multicast::cluster"), m.has("cta_group::2")
+    if multicast and pair:
+        error = e.error("multicasts of pairs of CTAs are not implemented", "copy without .multicast::cluster in each CTA")
+        assert isinstance(error, AssemblyError)
+        raise UnsupportedError(error.diagnostics)
     destination = shared_whole(e, m.dst)
     barrier = shared_whole(e, m.mbar)
     values = [*m.coords, m.mask] if multicast else m.coords
-    e(UTMALDG, None, m.map, destination, barrier, values, imm=tensor_word(dims, multicast))
+    e(UTMALDG, None, m.map, destination, barrier, values, imm=tensor_word(dims, multicast, pair=pair))
 
 
 @instruction(

@@ -31,7 +31,7 @@ def recorded(target: str, patterns: str = "patterns") -> list[tuple[bool, str]]:
 MISSING = re.compile(
     r"barrier\.cluster|mapa|getctarank|multimem"
     r"|cp\.(reduce\.)?async\.bulk\.shared::cluster\.shared::cta|cp\.async\.bulk.*multicast|.*\.im2col"
-    r"|cp\.async\.bulk.*\.(cta_group|cp_mask)|red\.async\.mmio|st\.bulk|ldmatrix.*\.m16n16|stmatrix.*\.m16n8"
+    r"|cp\.async\.bulk.*\.cp_mask|red\.async\.mmio|st\.bulk|ldmatrix.*\.m16n16|stmatrix.*\.m16n8"
     r"|tensormap\.replace\.tile\.swizzle_atomicity"
 )
 TAKEN_FOR_MISTAKES = re.compile(r"shared::cluster\.shared::cta")  # an error instead: all of their words are known

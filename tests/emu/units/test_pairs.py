@@ -315,3 +315,64 @@ def test_the_other_cta_must_have_its_columns_and_be_there() -> None:
         body = f"{there} HERE: nanosleep.u32 2000; {product(case, 'f16')} {COMMIT} @%p5 bra LAST; {WAIT} LAST:"
         _, result = run(body, pair.shared, pair.before)
         assert [f.rule for f in result.findings if f.severity == "fault"] == [rule], result.findings
+
+
+# ---- tensor copies -------------------------------------------------------------------------------------
+
+COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2"
+LOADS = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry test(.param .align 64 .b8 map[128], .param .u64 out)
+{{
+    .reg .pred %p<8>; .reg .b32 %r<30>; .reg .b64 %d<8>; .shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 bar;
+    mov.b64 %d1, map; cvta.param.u64 %d1, %d1; ld.param.u64 %d2, [out];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, s; mov.u32 %r4, bar; setp.eq.u32 %p1, %r1, 0;
+    setp.eq.and.u32 %p2, %r2, 0, %p1; and.b32 %r5, %r4, 0xfeffffff;  // the even CTA's mbarrier, as CUTLASS has it
+    mov.u32 %r8, 0; mul.lo.u32 %r9, %r2, 8;
+    @%p1 mbarrier.init.shared.b64 [bar], 1; @%p2 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {bytes}; fence.mbarrier_init.release.cluster;
+    {sync}
+    {body}
+    setp.ne.u32 %p3, %r2, 0; @%p3 bra READY; mbarrier.wait [bar], 0;
+READY: {sync}
+    mad.lo.u32 %r6, %r1, 4, %r3; ld.shared.u32 %r7, [%r6]; mad.lo.u32 %r6, %r2, 32, %r1; mul.wide.u32 %d3, %r6, 4; add.s64 %d2, %d2, %d3;
+    st.global.u32 [%d2], %r7;
+    ret;
+}}
+"""
+
+
+def loads(body: str, bytes_: int = 2048, **options: Any) -> Any:
+    """Two CTAs on a tensor of 16 rows of 32 words, 8 of them each; what they have in shared memory."""
+    data, out = np.arange(1, 513, dtype=np.uint32).reshape(16, 32), np.zeros((2, 32), np.uint32)
+    result = emu.launch(
+        emu.load(text=LOADS.format(body=body, sync=SYNC, bytes=bytes_)), machine=load_machine("b200", ()), block=32, grid=2,
+        cluster=2, args=[emu.TensorMap(data, (32, 8), 0), out], max_cycles=100_000, **options,
+    )  # fmt: skip
+    return data, out, result
+
+
+def test_loads_of_both_ctas_signal_one_mbarrier() -> None:
+    """PTX ISA 9.7.9.27.1.2: with cta_group::2 the mbarrier may lie in the other CTA of the pair."""
+    runs = [loads(f"@%p1 {COPY} [%r3], [%d1, {{%r8, %r9}}], [%r5];", threads=n) for n in (1, 2)]
+    for data, out, result in runs:
+        assert result.exit_code() == 0, (result.findings, result.deadlock)
+        np.testing.assert_array_equal(out, data[[0, 8]])
+    assert runs[0][2].cycles == runs[1][2].cycles
+
+
+def test_more_loads_than_messages_may_be_under_way() -> None:
+    copies = f"mov.u32 %r10, 0; MORE: @%p1 {COPY} [%r3], [%d1, {{%r8, %r9}}], [%r5]; add.u32 %r10, %r10, 1; setp.lt.u32 %p4, %r10, 200; @%p4 bra MORE;"
+    data, out, result = loads(copies, 2048 * 200)
+    assert result.exit_code() == 0, (result.findings, result.deadlock)
+    np.testing.assert_array_equal(out, data[[0, 8]])
+
+
+def test_bytes_that_the_other_cta_never_gets_are_reported() -> None:
+    _, _, result = loads(f"@%p2 {COPY} [%r3], [%d1, {{%r8, %r9}}], [%r5];")
+    assert (
+        result.deadlock is not None
+        and "MB" in result.deadlock.causes[0].rule
+        or "TX101" in result.deadlock.causes[0].rule
+    )
