@@ -12,9 +12,9 @@ from typing import Any
 
 from numba import njit
 
-from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, P_BYTES, PENDING, REQUESTS, SENDING
+from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, PENDING, REQUESTS
 from emu.compiled import compiled
-from emu.raw import ld8, ld16, ld64, st32, st64
+from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
 from emu.state import (
     BLOCK_BULK_QUEUE,
@@ -56,11 +56,11 @@ from emu.units.common import (
 )
 from emu.units.history import E_BYTES, E_COPY, record
 from emu.units.mbarrier import cell, complete_tx
-from emu.units.peers import OFFSET, note_copy, one_place, rank_in, send
-from emu.units.requests import data_at, request, requests_of
+from emu.units.peers import OFFSET, note_copy, one_place, rank_in
+from emu.units.requests import request, requests_of
+from emu.units.tma_pair import across, oldest_message, tell_partner
 from isa.ops.atomic import OPERATIONS, TYPES
 from isa.ops.tma import PAIR
-from isa.program import RANK_BIT
 
 # Types of the elements of a tensor map (PTX ISA 9.7.9.28) as those of atomics; -1: no reduction has it.
 _NAMES = ("", "", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "", "")
@@ -171,26 +171,6 @@ def addressed(S: Any, W: Any, j: Any, lane: int, target: int, mbar: int, multica
     where = place_of(S, W, mbar)
     j.mbar = cell(S, W, lane, where + W.window, j.own)
     return j.mbar >= 0
-
-
-@compiled
-def across(S: Any, W: Any, j: Any, lane: int, target: int, mbar: int) -> bool:
-    """Whether a load to this CTA with cta_group::2 signals the other CTA of its pair; fills in the mbarrier there."""
-    me = rank_in(W.window)
-    if not S.peers or rank_in(target) != me or rank_in(mbar) != me ^ 1 or me ^ 1 >= S.peers:
-        return False
-    j.signal, j.mbar = (me ^ 1) + 1, cell(S, W, lane, (mbar & OFFSET) + W.window, 0)
-    return True
-
-
-@compiled
-def tell_partner(S: Any, C: Any, W: Any, j: Any, t: int) -> None:
-    """The signal of a load to the other CTA of the pair: a message, which takes the time of a remote arrival."""
-    k = send(S, C, W, P_BYTES, j.signal - 1, 1 << j.lane, t, t + C.peer_arrive_cy)
-    r = requests_of(S.log_at, REQUESTS)[k]
-    r.pc, r.width, r.bytes = j.pc, 8, 0
-    r.address[j.lane] = j.signal - 1 << RANK_BIT | (j.mbar << 3) - W.smem_base
-    st32(data_at(S, k) + 4 * j.lane, j.bytes)
 
 
 @compiled
@@ -418,11 +398,9 @@ def advance(S: Any, C: Any, t: int) -> int:
             look = min(look, when)
         if due < 0:
             return int(look)
-        if jobs[due].signal and S.sent >= SENDING:
-            oldest = ld64(S.sent_at + 8 * (S.sent & SENDING - 1))
-            if oldest > t:  # no room for one message more
-                jobs[due].finish = oldest
-                continue
+        if jobs[due].signal and oldest_message(S) > t:
+            jobs[due].finish = oldest_message(S)
+            continue
         finish(S, C, due, t)
         if S.fault:
             return NEVER
