@@ -259,7 +259,7 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
         announced = sum(e.amount for e in given[-1] if e.kind == "expect")
         came = sum(e.amount for e in given[-1] if e.kind == "bytes")
         text = f"phase {state.phase} of {state.name} expects {announced:,} bytes"
-        text += _who_gave(case, [e for e in given[-1] if e.kind == "expect"])
+        text += _who_gave(case, [e for e in given[-1] if e.kind == "expect"], quote=True)
         text += f", {came:,} came" + _who_gave(case, [e for e in given[-1] if e.kind == "bytes"])
         if state.bytes > 0:
             text += f": {state.bytes:,} are missing and no copy is in flight{passed_by(case, thing)}"
@@ -268,8 +268,8 @@ def _mbarrier(case: Case, thing: Thing, state: BarrierState) -> Iterator[Cause]:
             yield Cause(rule="TX102", message=f"{text}: {-state.bytes:,} too many, so that the phase never ends")
 
 
-def _who_gave(case: Case, given: list[Event]) -> str:
-    places = list(dict.fromkeys(who(case.sm, *group) for group in together(given)))
+def _who_gave(case: Case, given: list[Event], quote: bool = False) -> str:
+    places = list(dict.fromkeys(who(case.sm, *group, quote=quote) for group in together(given)))
     return f" ({', '.join(places[:3])}{', ...' if len(places) > 3 else ''})" if places else ""
 
 

@@ -30,7 +30,7 @@ def stranded(case: Case, thing: Thing) -> str:
             own = role(case.sm, came[0].pc)
             name = f"{own + ' ' if own != 'main' else ''}{warps_text(e.warp for e in came)}"
             found.append(
-                f"{name} arrived on barrier {number} instead at {short(case.sm, came[-1].pc)}, where nobody waits"
+                f"{name} arrived on barrier {number} instead at {short(case.sm, came[-1].pc, quote=True)}, where nobody waits"
             )
     return "; ".join(found)
 

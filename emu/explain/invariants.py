@@ -69,7 +69,7 @@ def _fresh_text(case: Case, party: Party) -> str:
     name = case.states[party.thing].name
     return (
         f"{name} is fresh: no phase of it has completed and nobody has arrived. A first wait that must not block asks for parity 1, "
-        f"that of {party.name} at {short(case.sm, party.pc)} asks for 0"
+        f"that of {party.name} at {short(case.sm, party.pc, quote=True)} asks for 0"
     )
 
 
@@ -131,9 +131,7 @@ def filled_again(sm: StreamingMultiprocessor, log: list[Event], warp: int, addre
     last = waits[-1]
     slot = next(k for k in range(len(sm.ctas)) if int(sm.ctas[k]["id"]) == cta)
     name = barrier_name(sm, sm.ctas[slot], last.what)
-    text += (
-        f". Its last wait, for parity {last.amount} of {name} at {short(sm, last.pc)} at cycle {last.cycle:,}, passed: "
-    )
+    text += f". Its last wait, for parity {last.amount} of {name} at {short(sm, last.pc, quote=True)} at cycle {last.cycle:,}, passed: "
     before = log[: log.index(last)]
     if not whole(sm):
         return text + f"the phase of parity {last.amount} was over"

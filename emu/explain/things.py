@@ -60,13 +60,13 @@ def word_of(sm: StreamingMultiprocessor, thing: Thing) -> int:
     return int(sm.mbars[(int(sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3])
 
 
-def who(sm: StreamingMultiprocessor, *events: Event) -> str:
+def who(sm: StreamingMultiprocessor, *events: Event, quote: bool = False) -> str:
     """`mma warps 4-7 at ring.mptx:30 (...)`: who did something at one place."""
     owner = role(sm, events[0].pc)
     ctas = sorted({e.by for e in events if e.by >= 0})
     other = f"CTA{'s' if len(ctas) > 1 else ''} {span(ctas)} " if ctas else ""
     warps = warps_text(e.warp for e in events)
-    return f"{other}{owner + ' ' if owner != 'main' else ''}{warps} at {short(sm, events[0].pc)}"
+    return f"{other}{owner + ' ' if owner != 'main' else ''}{warps} at {short(sm, events[0].pc, quote)}"
 
 
 def together(given: list[Event]) -> list[list[Event]]:

@@ -50,7 +50,7 @@ EXPECTED = {
     "seed03": ("MB204", ["empty expects 2 arrivals", "only 1 came", "Exited: warp 2"]),
     "seed04": ("MB207", ["consumer (warp 1)", "full", "not flipped"]),
     "seed05": ("livelock", ["flags"]),
-    "seed06": ("NB101", ["barrier 3 waits for 64 threads, 32 have come", "giver warp 0 arrived on barrier 4 instead"]),
+    "seed06": ("NB101", ["barrier 3 waits for 64 threads, 32 have come", "giver warp 0 arrived on barrier 4 instead", "bar.arrive"]),
     "seed07": ("MB201", ["left (warp 0) waits for right_ready", "right (warp 1) waits for left_ready"]),
     "seed08": ("WG105", ["warp 3 of it", "barrier 0"]),
     "seed09": ("MB201", ["waits for the register pool", "producer (warps 0-3) would give registers back", "answer"]),
