@@ -176,7 +176,7 @@ def _wrong_target(instr: Instr, form: Form, names: Names) -> AssemblyError:
     only = registry.least(form.targets)
     needs = f"needs {only}" if only.endswith("later") else f"is {only} only"
     message = f"'{instr.opcode}' {needs}, this module targets {names.target}"
-    fitting = "sm_90a" if "sm_90a" in form.targets else form.targets[-1]
+    fitting = "sm_90a" if "sm_90a" in form.targets else form.targets[0]
     hint = f"write .target {fitting} for {form.syntax}"
     return AssemblyError([Diagnostic(instr.pos, message, hint, names.source_line(instr.pos))])
 

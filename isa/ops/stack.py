@@ -5,12 +5,14 @@ It begins behind the kernel's `.local` variables and grows upwards; what goes be
 
 from __future__ import annotations
 
-from isa.ops.integer import add64
-from isa.ops.logic import AND
+from isa.ops.integer import IADD3, VIMNMX, add64
+from isa.ops.logic import AND, OR
 from isa.ops.move import MOV, move64
+from isa.ops.shift import SHF_L
 from isa.registry import Const, Emitter, Match, Value, instruction
 
 LEAST = 8  # bytes of alignment without one given
+BEYOND = 24  # 2 to this is behind every thread's local memory (512 KB, CUDA programming guide)
 
 
 _SETS: dict[str, tuple[str, ...]] = {"T": (".u32", ".u64")}
@@ -31,17 +33,25 @@ def _low(e: Emitter, x: Value) -> Value:
 @instruction("alloca.T d, size{, align};", sets=_SETS, types={"align": "imm"})
 def alloca(e: Emitter, m: Match) -> None:
     """d = the local address of `size` new bytes, aligned as said or to 8 bytes; they live until the function returns."""
-    align = LEAST if m.align is None else max(m.align, LEAST)
-    if align & (align - 1) or align > 1 << 23:
+    align = LEAST if m.align is None else m.align
+    if align < 1 or align & (align - 1) or align > 1 << 23:
         raise e.error(f"an alignment of {align}, expected a power of two up to 8388608", operand=m.operand("align"))
-    top, raised, size = e.stack(), e.tmp("d"), m.size
+    align = max(align, LEAST)
+    top, raised = e.stack(), e.tmp("d")
     add64(e, raised, top, Const(align - 1, "d"))
     e(AND, e.lo(raised), e.lo(raised), Const(-align & 0xFFFFFFFF))
-    if m["T"] == "u32":
-        size = e.tmp("d")
-        e(MOV, e.lo(size), m.size)
-        e(MOV, e.hi(size), Const(0))
-    add64(e, top, raised, size)
+    # The top never passes 2^BEYOND: whatever sizes are asked for, what lies behind the stack is out of bounds.
+    least, limit = VIMNMX["min", "u32"], Const(1 << BEYOND)
+    size = e.tmp()
+    e(least, size, _low(e, m.size), limit)
+    if m["T"] == "u64":
+        huge = e.tmp()
+        e(least, huge, e.hi(m.size), Const(1))
+        e(SHF_L, huge, huge, Const(BEYOND))
+        e(OR, size, size, huge)
+    e(IADD3, size, size, e.lo(raised))
+    e(least, e.lo(top), size, limit)
+    e(MOV, e.hi(top), Const(0))
     _copy(e, m["T"], m.d, raised)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+from isa.errors import AssemblyError
 
 FUNCTION = """
 .func (.param .b64 y) sum(.param .b32 n)
@@ -69,6 +72,20 @@ def test_too_much_is_out_of_bounds(ptx) -> None:
     body = "alloca.u64 %d1, 1016; alloca.u64 %d2, 16; st.local.u32 [%d1+1012], 1; st.local.u32 [%d2+8], 2;"
     result = ptx.run(body)
     assert result.exit_code() == 6 and "local" in result.findings[0].message
+
+
+@pytest.mark.parametrize("size", [1 << 32, (1 << 64) - 8, 10**12, 600_000])
+def test_nothing_aliases_behind_the_stack(ptx, size: int) -> None:
+    """However much one asks for, the next block is not the same one again."""
+    body = f"mov.u64 %d5, {size}; alloca.u64 %d1, %d5; alloca.u64 %d2, %d5; st.local.u32 [%d1], 1; st.local.u32 [%d2], 2;"
+    result = ptx.run(body)
+    assert result.exit_code() == 6 and "local" in result.findings[0].message
+
+
+@pytest.mark.parametrize("align", [0, 3, 1 << 24])
+def test_alignment_is_a_power_of_two(ptx, align: int) -> None:
+    with pytest.raises(AssemblyError, match="power of two"):
+        ptx.run(f"alloca.u64 %d1, 8, {align};")
 
 
 def test_constant_variables_are_known(ptx):
