@@ -40,7 +40,7 @@ unit alone would need for it, what the warps of each role wait for, and what oth
 @click.option("--heads", type=click.IntRange(min=1), help="Default: 2048 columns of heads.")
 @click.option("--batch", type=click.IntRange(min=1), help="Default: 16,384 rows in all.")
 @click.option("--causal", is_flag=True, default=None, help="A row sees no keys behind its own place.")
-@click.option("--dtype", metavar="TYPE", help="fp16 or bf16.")
+@click.option("--dtype", type=click.Choice(("fp16", "bf16")), help="Of queries, keys, values. Default: fp16.")
 @click.option("--clock", type=click.FloatRange(min=1), metavar="MHZ", help="Clock for TFLOP/s; default: the machine's.")
 @click.option("--losses", metavar="KERNEL", help="Also: this kernel on the first machine without each bottleneck.")
 @set_option
@@ -56,7 +56,7 @@ def command(
     json_file: str | None,
     **options: Any,
 ) -> int:
-    """Exit code 0; a pair that cannot run is a row with the reason."""
+    """A pair that cannot run is a row with the reason; exit code 1 when none could."""
     from emu import compared
 
     if json_file and json_file != "-":
@@ -76,7 +76,7 @@ def command(
         found.losses_of = f"{losses} on {places[0]}"
         found.losses = compared.losses(losses, places[0], overrides, shapes[0])
     _show(found, json_file)
-    return 0
+    return 1 if found.rows and all(row.reason for row in found.rows) and not losses else 0
 
 
 def _rows(
