@@ -39,9 +39,9 @@ def tool(page: str, arguments: str, lines: int = 40) -> Shown:
 
 
 COMMANDS: dict[str, Shown] = {
-    "run-fa3": warpsmith("README.md", "run fa3 --seqlen 1024 --heads 1", 29),
+    "run-fa3": warpsmith("README.md", "run fa3 --seqlen 1024 --heads 1", 14),
     "explain": warpsmith("README.md", "explain gmma"),
-    "compare-short": warpsmith("README.md", "compare", 24),
+    "compare-short": warpsmith("README.md", "compare fa2 fa3 fa4", 14),
     "engine": tool("docs/speed.md", "tools.bench.engine"),
     "startup": tool("docs/speed.md", "tools.bench.startup"),
     "tensor": tool("docs/speed.md", "tools.bench.tensor"),

@@ -31,6 +31,12 @@ def test_the_machine_and_the_rule_agree(program: ClusterProgram, seed: int) -> N
     assert run_cluster(program, seed) == program.outcome(), program
 
 
+def test_a_second_arrival_that_nobody_comes_to_is_no_fault() -> None:
+    """The first wait never ends, so that what follows it is not executed."""
+    program = ClusterProgram(((("arrive", "wait", "arrive", "arrive", "wait"),), (("wait",),)))
+    assert program.outcome() == run_cluster(program) == "stuck"
+
+
 @QUICK
 @given(SIZES, st.integers(1, 2), st.integers(1, 4), SEEDS)
 def test_the_barrier_can_be_used_again(size: int, warps: int, turns: int, seed: int) -> None:
