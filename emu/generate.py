@@ -171,10 +171,11 @@ _cached: set[str] = set()  # files that have been found compiled
 
 
 def is_cached(name: str) -> bool:
-    """Whether an earlier run has compiled this file."""
-    path = _path(name)
-    if name not in _cached and any((path.parent / "__pycache__").glob(f"{path.stem}.*.nbi")):
-        _cached.add(name)
+    """Whether an earlier run has compiled this file, where Numba keeps it (NUMBA_CACHE_DIR moves that)."""
+    if name not in _cached:
+        kept = Path(_function(name).stats.cache_path)
+        if any(kept.glob(f"{_path(name).stem}.*.nbi")):
+            _cached.add(name)
     return name in _cached
 
 

@@ -1,5 +1,8 @@
 """What a newcomer gets wrong, on the command line and from Python: each time a message that says what to do."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -205,6 +208,14 @@ def test_a_cache_that_cannot_be_written(monkeypatch, folder):
     monkeypatch.setenv("WARPSMITH_CACHE", folder)
     with pytest.raises(generate.CacheError, match=f"{folder}.*WARPSMITH_CACHE"):
         generate._path.__wrapped__(generate.SHARED)
+
+
+def test_compiled_once_where_numba_keeps_its_files(tmp_path):
+    """With Numba's own folder elsewhere an earlier run is found, too."""
+    code = "from emu import generate; print(generate.is_cached('reduce')); generate.compiled_file('reduce')"
+    env = os.environ | {"WARPSMITH_CACHE": str(tmp_path / "ours"), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    run = [sys.executable, "-c", code]
+    assert [subprocess.check_output(run, env=env, text=True).strip() for _ in range(2)] == ["False", "True"]
 
 
 @pytest.mark.parametrize(
