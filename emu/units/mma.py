@@ -4,11 +4,12 @@ Arithmetic as in emu.units.tensor_math: in fast mode every product enters by a f
 starting from C; f16 results are rounded to nearest even once.  In silicon mode it is that of emu.units.tensor_silicon.
 Sums of products of bytes are exact and are added to C modulo 2^32, or clamped once with satfinite.
 
-Fragments.  Lane 4 g + q of a 32-bit register of A or B holds the `per` neighbouring elements of K from
-`per` q on of row (of B: column) g; so D's lane needs, for each k, an element of its own quad of A and one
-of four lanes of B: shuffles of whole registers.
+Fragments.  Lane 4 g + q of a 32-bit register of A or B holds the `per` neighbouring elements of K from `per` q on of row (of
+B: column) g, one of C and D a column of row g.  Transposes of 4 x 4 words make columns of 16 rows of them; B stays in memory,
+where the host's multiplication takes single elements from.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +17,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from emu.compiled import compiled
-from emu.llvm import F16, F32, I16, I32, I64, call, load, offset, pick, splat, store, vector
+from emu.llvm import F16, F32, I16, I32, I64, call, load, offset, pick, shuffle, splat, store, vector
 from emu.raw import ld16, st16
 from emu.stalls import Reason
 from emu.units.common import DEFAULT, together
@@ -29,7 +30,7 @@ FULL, R_DISPATCH = 0xFFFFFFFF, int(Reason.DISPATCH_STALL)
 ROW = 128  # bytes of a register row
 LANES = 32
 WORK_BYTES = 4 * ROW + FUSED_BYTES
-ROWS, WORDS = vector(F32, LANES), vector(I32, LANES)
+ROWS, WORDS, COLUMN = vector(F32, LANES), vector(I32, LANES), vector(F32, 16)
 BYTES = KIND_S8  # stands for s8 and u8
 CASES = {
     (KIND_F16, 16),
@@ -44,114 +45,163 @@ CASES = {
 PER = {KIND_F16: 2, KIND_BF16: 2, KIND_TF32: 1, BYTES: 4}  # elements of a register
 
 
-def _elements(b: Any, kind: int, register: Any, mask: Any) -> list[Any]:
-    """The float32 values of the elements of a register, one vector for each place; `mask`: 255 of unsigned bytes."""
+# ---- operands ----------------------------------------------------------------------------------------
+
+
+def _elements(b: Any, kind: int, words: Any, mask: Any) -> list[Any]:
+    """The float32 values of the elements in a vector of registers, one vector for each place.
+
+    Of bytes: pairs of int16, places 0 and 2, then 1 and 3; mask: 255 of unsigned ones, else -1, as an int16.
+    """
+    n = words.type.count
+    floats = vector(F32, n)
     if kind == KIND_TF32:  # the hardware drops the low 13 bits
-        return [b.bitcast(b.and_(register, splat(WORDS, 0xFFFFE000)), ROWS)]
+        return [b.bitcast(b.and_(words, splat(words.type, 0xFFFFE000)), floats)]
     if kind == KIND_BF16:
-        halves = b.shl(register, splat(WORDS, 16)), b.and_(register, splat(WORDS, 0xFFFF0000))
-        return [b.bitcast(x, ROWS) for x in halves]
+        halves = b.shl(words, splat(words.type, 16)), b.and_(words, splat(words.type, 0xFFFF0000))
+        return [b.bitcast(x, floats) for x in halves]
     if kind == KIND_F16:
-        parts = register, b.lshr(register, splat(WORDS, 16))
-        return [b.fpext(b.bitcast(b.trunc(x, vector(I16, LANES)), vector(F16, LANES)), ROWS) for x in parts]
-    signed = (b.ashr(b.shl(register, splat(WORDS, 24 - 8 * e)), splat(WORDS, 24)) for e in range(4))
-    masks = pick(b, b.insert_element(ir.Constant(WORDS, ir.Undefined), mask, I32(0)), [0] * LANES)
-    return [b.sitofp(b.and_(x, masks), ROWS) for x in signed]
+        halves = b.bitcast(words, vector(F16, 2 * n))
+        return [b.fpext(pick(b, halves, range(place, 2 * n, 2)), floats) for place in (0, 1)]
+    pairs = vector(I16, 2 * n)
+    words, eight = b.bitcast(words, pairs), splat(pairs, 8)
+    masks = pick(b, b.insert_element(ir.Constant(pairs, ir.Undefined), mask, I32(0)), [0] * 2 * n)
+    places = b.ashr(b.shl(words, eight), eight), b.ashr(words, eight)
+    return [b.bitcast(b.and_(x, masks), vector(I32, n)) for x in places]
 
 
-def _unpack(b: Any, register: Any) -> list[Any]:
-    """A register of f16 pairs as float32: the lower halves, the upper ones."""
-    return _elements(b, KIND_F16, register, None)
+def _turn(b: Any, vectors: list[Any]) -> list[Any]:
+    """The 4 x 4 transposes of each 128-bit part of four vectors of 16: rows of a fragment become its columns, and back.
+
+    Element 4 i + j of a column is of row i + 4 j.
+    """
+
+    def merge(x: Any, y: Any, order: tuple[int, ...]) -> Any:
+        return shuffle(b, x, y, [4 * part + i for part in range(4) for i in order])
+
+    low, high = ([merge(*vectors[i : i + 2], order) for i in (0, 2)] for order in ((0, 16, 1, 17), (2, 18, 3, 19)))
+    return [merge(*x, order) for x in (low, high) for order in ((0, 1, 16, 17), (2, 3, 18, 19))]
 
 
-def _pack(b: Any, low: Any, high: Any) -> Any:
-    """The inverse of `_unpack`, rounding to nearest even."""
-    halves = (b.bitcast(b.fptrunc(x, vector(F16, LANES)), vector(I16, LANES)) for x in (low, high))
-    low, high = (b.zext(x, WORDS) for x in halves)
-    return b.or_(low, b.shl(high, splat(WORDS, 16)))
+def _halves(b: Any, rows: Sequence[Any]) -> list[Any]:
+    """Addresses of the 64-byte halves of registers."""
+    return [offset(b, row, at) for row in rows for at in (0, ROW // 2)]
 
 
-def _read_sums(b: Any, kind: int, packed: Any, at: list[Any]) -> list[Any]:
-    """C as float32: low rows at both column parities, high rows.  packed: whether it is f16; at: C's rows."""
+def _columns(b: Any, rows: Sequence[Any]) -> list[Any]:
+    """Two registers (rows 0 to 7 and 8 to 15 of a fragment) as four columns of words."""
+    return _turn(b, [load(b, at, vector(I32, 16), 32) for at in _halves(b, rows)])
+
+
+# ---- C and D -----------------------------------------------------------------------------------------
+
+
+def _read_sums(b: Any, kind: int, packed: Any, rows: list[Any]) -> list[Any]:
+    """The eight columns of C as float32 (of bytes: zeros).  packed: whether C is f16; rows: addresses of its registers."""
     if kind == BYTES:
-        return [splat(ROWS, 0.0)] * 4
-    if kind != KIND_F16:
-        return [load(b, row, ROWS, 32) for row in at]
+        return [splat(vector(I32, 16), 0)] * 8
     values, blocks = [], []
     with b.if_else(packed) as branches:
         for branch, is_packed in zip(branches, (True, False), strict=True):
             with branch:
-                loads = [load(b, row, WORDS, 32) for row in at[: 2 if is_packed else 4]]
-                unpacked = [x for word in loads for x in (_unpack(b, word) if is_packed else [b.bitcast(word, ROWS)])]
-                values.append(unpacked)
+                if is_packed:
+                    columns = [x for words in _columns(b, rows[:2]) for x in _elements(b, KIND_F16, words, None)]
+                else:
+                    pairs = zip(*(_columns(b, rows[parity::2]) for parity in (0, 1)), strict=True)
+                    columns = [b.bitcast(x, COLUMN) for pair in pairs for x in pair]
+                values.append(columns)
                 blocks.append(b.block)
     sums = []
     for pair in zip(*values, strict=True):
-        phi = b.phi(ROWS)
+        phi = b.phi(COLUMN)
         for value, block in zip(pair, blocks, strict=True):
             phi.add_incoming(value, block)
         sums.append(phi)
     return sums
 
 
-def _write_sums(b: Any, kind: int, word: Any, sums: list[Any], old: list[Any], at: list[Any]) -> None:
-    """D from float32; old: C's rows, to which sums of bytes are added modulo 2^32, or clamped once; at: D's rows."""
+def _write_sums(b: Any, kind: int, word: Any, sums: list[Any], old: list[Any], rows: list[Any]) -> None:
+    """D from its columns; old: C's registers, to which sums of bytes are added modulo 2^32, or clamped once."""
+
+    def write(rows: list[Any], values: list[Any]) -> None:
+        for at, value in zip(_halves(b, rows), values, strict=True):
+            store(b, value, at, 32)
+
+    def wide(rows: list[Any]) -> list[Any]:
+        return rows[::2] + rows[1::2]
+
+    values = _turn(b, sums[::2]) + _turn(b, sums[1::2])
     if kind == BYTES:
-        c = [load(b, row, WORDS, 32) for row in old]
-        dots = [b.fptosi(x, WORDS) for x in sums]
-        clamped = [call(b, "llvm.sadd.sat.v32i32", WORDS, x, dot) for x, dot in zip(c, dots, strict=True)]
-        totals = [b.add(x, dot) for x, dot in zip(c, dots, strict=True)]
-        for row, x, y in zip(at, clamped, totals, strict=True):
-            store(b, b.select(_bit(b, word, 18), x, y), row, 32)
+        c = [load(b, at, values[0].type, 32) for at in _halves(b, wide(old))]  # all of them first: D may lie there
+        clamped = [call(b, "llvm.sadd.sat.v16i32", x.type, x, dot) for x, dot in zip(c, values, strict=True)]
+        totals = [b.add(x, dot) for x, dot in zip(c, values, strict=True)]
+        saturate = _bit(b, word, 18)
+        write(wide(rows), [b.select(saturate, *pair) for pair in zip(clamped, totals, strict=True)])
         return
-    halves = b.if_else(_bit(b, word, 16)) if kind == KIND_F16 else None
-    if halves is None:
-        for row, value in zip(at, sums, strict=True):
-            store(b, value, row, 32)
-        return
-    with halves as (packed, wide):
+    with b.if_else(_bit(b, word, 16)) as (packed, unpacked):
         with packed:
-            for n, row in enumerate(at[:2]):
-                store(b, _pack(b, sums[2 * n], sums[2 * n + 1]), row, 32)
-        with wide:
-            for row, value in zip(at, sums, strict=True):
-                store(b, value, row, 32)
+            halves = [b.fptrunc(x, vector(F16, 16)) for x in sums]
+            order = [i // 2 + 16 * (i % 2) for i in range(32)]
+            pairs = [shuffle(b, x, y, order) for x, y in zip(halves[::2], halves[1::2], strict=True)]
+            write(rows[:2], _turn(b, [b.bitcast(x, vector(I32, 16)) for x in pairs]))
+        with unpacked:
+            write(wide(rows), values)
 
 
 def _bit(b: Any, word: Any, n: int) -> Any:
     return b.trunc(b.lshr(word, I64(n)), ir.IntType(1))
 
 
-def _emit_product(b: Any, kind: int, k: int, word: Any, row: Any, results: Any, sources: Any) -> None:
+# ---- products ----------------------------------------------------------------------------------------
+
+
+def _multiply_add(b: Any, column: Any, factor: Any, total: Any) -> Any:
+    """total + column * factor: float32, or the sum of the products of two int16 each."""
+    factor = pick(b, b.insert_element(ir.Constant(column.type, ir.Undefined), factor, I32(0)), [0] * 16)
+    if column.type == COLUMN:
+        return call(b, "llvm.fma.v16f32", COLUMN, column, factor, total)
+    wide = [b.sext(b.bitcast(x, vector(I16, 32)), vector(I32, 32)) for x in (column, factor)]
+    products = b.mul(*wide)
+    return b.add(total, b.add(*(pick(b, products, range(place, 32, 2)) for place in (0, 1))))
+
+
+def _keep_factors(b: Any, kind: int, row: Any, mask: Any, at: Any) -> Callable[[int, int, int], Any]:
+    """Write the elements of a register of B to `at`: a function (q, place, column) that loads one, of bytes a pair."""
+    words = load(b, row, WORDS, 32)
+    if kind == KIND_F16:  # neighbours stay neighbours
+        store(b, b.fpext(b.bitcast(words, vector(F16, 2 * LANES)), vector(F32, 2 * LANES)), at, 64)
+        return lambda q, place, column: load(b, offset(b, at, 32 * column + 8 * q + 4 * place), F32, 4)
+    places = _elements(b, kind, words, mask)
+    for place, values in enumerate(places):
+        store(b, values, offset(b, at, ROW * place), 64)
+    element = places[0].type.element
+    return lambda q, place, column: load(b, offset(b, at, ROW * place + 16 * column + 4 * q), element, 4)
+
+
+def _emit_product(b: Any, kind: int, k: int, word: Any, row: Any, results: Any, sources: Any, work: Any) -> None:
     """D = A * B + C; `row`: a function (list, number) to the address of a register."""
     per = PER[kind]
     groups = k // (4 * per)
     c, d = ([row(at, first + n) for n in range(4)] for at, first in ((sources, 3 * groups), (results, 0)))
-    masks = [b.select(_bit(b, word, 8 + 4 * n), I32(-1), I32(255)) if kind == BYTES else None for n in (0, 1)]
+    masks = [b.select(_bit(b, word, 8 + 4 * n), I16(-1), I16(255)) if kind == BYTES else None for n in (0, 1)]
+    factor = [
+        _keep_factors(b, kind, row(sources, 2 * groups + n), masks[1], offset(b, work, 2 * ROW * n))
+        for n in range(groups)
+    ]
     sums = _read_sums(b, kind, _bit(b, word, 17), c)
     for group in range(groups):
-        numbers = 2 * group, 2 * group + 1, 2 * groups + group
-        low, high, columns = (load(b, row(sources, n), WORDS, 32) for n in numbers)
-        low, high = (_elements(b, kind, x, masks[0]) for x in (low, high))
-        columns = _elements(b, kind, columns, masks[1])
-        for q in range(4):
-            quad = [lane // 4 * 4 + q for lane in range(LANES)]
-            for e in range(per):
-                rows = pick(b, low[e], quad), pick(b, high[e], quad)
-                for parity in (0, 1):
-                    column = pick(b, columns[e], [4 * (2 * (lane % 4) + parity) + q for lane in range(LANES)])
-                    for half in (0, 1):
-                        n = 2 * half + parity
-                        sums[n] = call(b, "llvm.fma.v32f32", ROWS, rows[half], column, sums[n])
+        for q, words in enumerate(_columns(b, [row(sources, 2 * group + n) for n in (0, 1)])):
+            for place, column in enumerate(_elements(b, kind, words, masks[0])):
+                sums = [_multiply_add(b, column, factor[group](q, place, n), total) for n, total in enumerate(sums)]
     _write_sums(b, kind, word, sums, c, d)
 
 
 @intrinsic
-def _product(typing: Any, word: Any, window: Any, results: Any, sources: Any) -> Any:
+def _product(typing: Any, word: Any, window: Any, results: Any, sources: Any, work: Any) -> Any:
     """One product in fast mode; the arguments of `product`."""
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
-        word, window, results, sources = args
+        word, window, results, sources, work = args
 
         def row(rows: Any, n: int) -> Any:
             number = b.zext(load(b, offset(b, rows, 2 * n), I16, 2), I64)
@@ -164,13 +214,13 @@ def _product(typing: Any, word: Any, window: Any, results: Any, sources: Any) ->
             for name in (kind, KIND_U8) if kind == BYTES else (kind,):
                 switch.add_case(I64(name << 8 | k), block)
             b.position_at_end(block)
-            _emit_product(b, kind, k, word, row, results, sources)
+            _emit_product(b, kind, k, word, row, results, sources, work)
             b.branch(end)
         b.position_at_end(end)
         return ctx.get_dummy_value()
 
     i = types.int64
-    return types.void(i, i, i, i), emit
+    return types.void(i, i, i, i, i), emit
 
 
 @intrinsic
@@ -179,7 +229,7 @@ def _widen(typing: Any, low: Any, high: Any, row: Any) -> Any:
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
         low, high, row = args
-        for value, at in zip(_unpack(b, load(b, row, WORDS, 32)), (low, high), strict=True):
+        for value, at in zip(_elements(b, KIND_F16, load(b, row, WORDS, 32), None), (low, high), strict=True):
             store(b, value, at, 32)
         return ctx.get_dummy_value()
 
@@ -193,7 +243,8 @@ def _narrow(typing: Any, row: Any, low: Any, high: Any) -> Any:
 
     def emit(ctx: Any, b: Any, sig: Any, args: Any) -> Any:
         row, *parts = args
-        store(b, _pack(b, *(load(b, at, ROWS, 32) for at in parts)), row, 32)
+        halves = (b.fptrunc(load(b, at, ROWS, 32), vector(F16, LANES)) for at in parts)
+        store(b, shuffle(b, *halves, [i // 2 + LANES * (i % 2) for i in range(2 * LANES)]), row, 32)
         return ctx.get_dummy_value()
 
     i = types.int64
@@ -218,7 +269,7 @@ def product(word: int, window: int, results: int, sources: int, work: int, fract
     fused dot product keeps below its largest term, 0 for fast mode.
     """
     if fraction == 0 or word >> 8 & 15 >= KIND_S8:
-        _product(word, window, results, sources)
+        _product(word, window, results, sources, work)
     else:
         _fused(word, window, results, sources, work, fraction)
 
