@@ -13,23 +13,19 @@ from numba import njit
 
 from emu.compiled import call_unit, compiled
 from emu.dispatch import lane_dispatch
+from emu.instruction import BRANCH, GATED, REGS, SPIN, STAMPED
 from emu.issue import R_SELECTED, charge, gated_operands, operands, pick, result_times, settle
 from emu.raw import ld32, ld64, st64
 from emu.state import (
     BLOCK_MBAR,
-    BRANCH,
     DEADLOCK,
     FINISHED,
-    GATED,
     LIVE,
     NEVER,
     PIPES,
     QUANTUM,
-    REGS,
     RING,
     RUNNING,
-    SPIN,
-    STAMPED,
     SUBPARTITIONS,
     WARP_SLOTS,
     WARPGROUPS,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from emu.instruction import BRANCH, GATED, STAMPED
 from emu.stalls import REASONS
-from emu.state import BRANCH, GATED, STAMPED
 
 FIXED = int(REASONS["wait"])
 

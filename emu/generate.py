@@ -28,7 +28,8 @@ from numba import types
 
 from emu.chip_state import CHIP
 from emu.imports import ROOT, closure
-from emu.state import RT_INSTR, SM, WARP
+from emu.instruction import RT_INSTR
+from emu.state import SM, WARP
 from emu.units.common import ADVANCE, PAIRED
 from isa import registry
 from isa.micro import MICROS, routines

@@ -16,9 +16,10 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
+from emu.instruction import BRANCH, DEPS, LOADS, REGS
 from emu.raw import ld16, ld32, ld64, st32, st64
 from emu.stalls import Reason
-from emu.state import BRANCH, DEPS, HOT, LOADS, NEVER, PIPES, REASONS, REGS, WARP_SLOTS
+from emu.state import HOT, NEVER, PIPES, REASONS, WARP_SLOTS
 from emu.units.common import warps_of
 from emu.units.sharing import tensor_busy
 

@@ -17,9 +17,10 @@ from emu.aligned import aligned
 from emu.dispatch import lane_ids
 from emu.gates import Slots, mark_gated
 from emu.generate import UNITS, unit_routines
+from emu.instruction import BRANCH, DEPS, HAS_D, LOADS, PAIR, REGS, RESULTS, RT_INSTR, SPIN
 from emu.machine import Machine
 from emu.stalls import REASONS
-from emu.state import BRANCH, DEPS, HAS_D, LOADS, PAIR, PIPES, REGS, RESULTS, RT_INSTR, SPIN
+from emu.state import PIPES
 from isa.micro import MICROS, Micro
 from isa.program import NO_ROW, Program
 

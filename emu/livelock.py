@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.instruction import SPIN
 from emu.stalls import Reason
-from emu.state import BLOCK_MBAR, DEADLOCK, LIVE, NEVER, QUANTUM, RUNNING, SPIN, WARP_SLOTS
+from emu.state import BLOCK_MBAR, DEADLOCK, LIVE, NEVER, QUANTUM, RUNNING, WARP_SLOTS
 from isa.micro import MICROS
 from isa.program import Program
 

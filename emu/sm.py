@@ -11,6 +11,7 @@ import numpy as np
 from emu.aligned import aligned
 from emu.chaos import Chaos
 from emu.chip_state import CHIP, CLUSTER, MESSAGE, REQUEST, REQUESTS, SENDING
+from emu.copy_state import COPY, JOB, TMAP
 from emu.generate import CORE, UNITS, advances, code_address, compiled_file, prepare
 from emu.link import Linked, time_slots
 from emu.machine import Machine
@@ -19,7 +20,6 @@ from emu.stalls import Reason
 from emu.state import (
     CELL,
     COPIES,
-    COPY,
     CTA,
     CTA_SLOTS,
     DEADLOCK,
@@ -27,7 +27,6 @@ from emu.state import (
     EVENTS,
     FINISHED,
     HOT,
-    JOB,
     JOBS,
     NEVER,
     PERTURBATION,
@@ -37,19 +36,16 @@ from emu.state import (
     REASONS,
     RUNNING,
     SUBPARTITIONS,
-    TC_JOB,
     TC_RING,
-    TMAP,
     TMEM_LANES,
     TMEM_RING,
     TMEM_RINGS,
-    TMEM_STAGE,
-    TMOVE,
     WARP,
     WARP_SLOTS,
     WARPGROUPS,
     WGROUP,
 )
+from emu.tmem_state import TC_JOB, TMEM_STAGE, TMOVE
 from isa.budget import entry_cap
 from isa.program import CLUSTER_WORD, SHARED_BASE, Program
 

@@ -6,8 +6,6 @@ Cycles are `int64` in fields that end in `_cy` or are documented as times; host 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 SUBPARTITIONS = 4  # an SM's schedulers; warp slot w belongs to scheduler w % 4 (CUDA programming guide)
@@ -23,8 +21,6 @@ RING = 16  # queued wgmma a warpgroup, power of two above any machine's queue
 FLY = WARPGROUPS * RING  # wgmma whose results are on their way
 JOBS = 64  # bulk copies in flight an SM
 COPIES = 512  # warp instructions of cp.async in flight an SM, power of two
-DEPS = 5  # dependences of an instruction that are looked at without a loop
-RESULTS = 4  # a pair and two predicates
 GROUPS = 64  # remembered wgmma commit groups, power of two
 TMEM_LANES = 128  # of a column of Tensor Memory; each sub-partition has a quarter
 TMEM_PARTS = 16  # units of allocation that Tensor Memory is kept account of
@@ -34,59 +30,6 @@ TMEM_RING = 16  # in flight in each, power of two
 NEVER = 1 << 60  # a time that does not come
 
 i64, i32, u32, u16, u8, f64 = np.int64, np.int32, np.uint32, np.uint16, np.uint8, np.float64
-
-# An instruction as the core reads it: isa.program.INSTR plus the machine's numbers (emu/link.py).  One cache
-# line: of a program of 2,000 instructions the first-level cache holds few, so their size is time.  Branches have
-# no lists and no immediate, and put their targets there.
-_RT_FIELDS: list[tuple[str, Any, int]] = [
-    ("op", u16, 0),
-    ("kind", u8, 2),
-    ("pipe", u8, 3),
-    ("d", u16, 4),
-    ("a", u16, 6),
-    ("b", u16, 8),
-    ("c", u16, 10),
-    ("guard", u8, 12),
-    ("flip", u8, 13),
-    ("pd", u8, 14),
-    ("pd2", u8, 15),
-    ("pa", u8, 16),
-    ("pb", u8, 17),
-    ("nd", u8, 18),
-    ("ns", u8, 19),
-    ("stall", u8, 20),  # encoded issue gap to the next instruction, cycles
-    ("reason", u8, 21),  # stall reason of consumers of the result
-    ("throttle", u8, 22),  # stall reason while the pipe is busy
-    ("linger", u8, 23),  # cycles during which it delays the operands of another warp's mma.sync
-    ("drag", u8, 55),  # what it takes from a running mma.sync, 1/256 cycles
-    ("latency", u16, 24),  # cycles to the result
-    ("interval", u16, 26),  # cycles that the pipe is busy
-    ("slowed", u16, 28),  # the same while the tensor core runs
-    ("flags", u16, 30),
-    ("list", i32, 32),  # lists of registers: nd results, ns sources, ng slots that gate issue beyond `dep`
-    ("target", i32, 32),
-    ("dep", (u16, DEPS), 36),  # ready-time slots that gate issue; spare ones name a slot that is always 0
-    ("res", (u16, RESULTS), 46),  # ready-time slots of the results; spare ones name a slot that nobody reads
-    ("ng", u8, 54),
-    ("imm", i64, 56),
-    ("reconv", i32, 56),
-]
-RT_INSTR = np.dtype(
-    {
-        "names": [name for name, _, _ in _RT_FIELDS],
-        "formats": [kind for _, kind, _ in _RT_FIELDS],
-        "offsets": [offset for _, _, offset in _RT_FIELDS],
-        "itemsize": 64,
-    }
-)
-SPIN = 1  # a try_wait whose only continuation on false is itself
-PAIR = 2  # the register result is a 64-bit pair
-HAS_D = 8  # has a register result
-LOADS = 16  # the result list is written like a register (not asynchronously)
-BRANCH = 32  # a branch: its guard must be there earlier
-REGS = 4  # uses the register file's ports: competes with the tensor core for them
-GATED = 128  # operands may be late: encoded gaps alone do not cover them (emu/link.py)
-STAMPED = 256  # someone may have to wait for the result beyond the encoded gaps
 
 WARP = np.dtype(
     [
@@ -222,123 +165,6 @@ WGROUP = np.dtype(
     align=True,
 )
 
-# A bulk copy, by `state` (FREE: none): a load is served, then completes; a store is read out, then completes.
-JOB = np.dtype(
-    [
-        ("state", i32),
-        ("warp", i32),
-        ("lane", i32),
-        ("group", i32),
-        ("cta", i32),
-        ("pc", i32),
-        ("coords", i32, 5),
-        ("smem", i64),  # byte offset in the SM's shared memory
-        ("target", i64),  # of a copy to another CTA: the offset there
-        ("mbar", i64),  # cell, loads
-        ("ranks", i64),  # other CTAs of the cluster that get the data of a load
-        ("own", i32),  # whether this CTA gets them
-        ("signal", i32),  # rank + 1 of the CTA of the pair whose mbarrier is told, 0: the one that gets the data
-        ("code", i32),  # 0: bytes are copied, else the atomic operation + 1, bits 8.. the type (isa.ops.atomic)
-        ("staged", i32),  # a load whose bytes are in `staging` from issue on: st.async, red.async
-        ("bytes", i64),
-        ("serve", i64),  # when the copy engine has taken it
-        ("read", i64),  # when a store's source has been read, loads: same as finish
-        ("finish", i64),  # when results and signals appear
-        ("seq", i64),
-        ("written", i32),  # a store: the chip has written its data
-        ("staging_at", i64),
-    ],
-    align=True,
-)
-
-# A store: before, after its source has been read out; complete, but the chip has yet to write its data.
-LOAD, STORE_READING, STORE_WRITING, STORE_DONE = 1, 2, 3, 4
-SEND_READING, SENT = 5, 6  # a copy to another CTA: before, after its source has been read out
-
-# A warp instruction of cp.async, or of cp.async.mbarrier.arrive (`arrive`: targets are mbarrier cells).
-COPY = np.dtype(
-    [
-        ("finish", i64),  # when it is done, unless what is before it takes longer; PENDING until the chip says
-        ("warp", i32),
-        ("cta", i32),
-        ("pc", i32),
-        ("arrive", i32),
-        ("size", i32),  # bytes a lane writes
-        ("mask", i64),
-        ("low", i64),  # least and
-        ("high", i64),  # greatest group of its lanes
-        ("target", i64, 32),  # host address
-        ("source", i64, 32),  # host address
-        ("count", i32, 32),  # bytes read
-        ("group", i32, 32),
-    ],
-    align=True,
-)
-
-# A command of tcgen05 in the tensor core's queue, by sequence number modulo TC_RING: a product, a copy, ..., a commit.
-# `start` to `finish` it reads its operands, at `finish` its result or signal appears.
-TC_JOB = np.dtype(
-    [
-        ("what", i32),  # TC_*
-        ("warp", i32),
-        ("lane", i32),
-        ("cta", i32),
-        ("pc", i32),
-        ("start", i64),
-        ("leave", i64),  # when the next one may start
-        ("finish", i64),
-        ("port", i64),  # shared-memory port cycles between `start` and `leave`
-        ("mbar", i64),  # a commit's cell
-        ("pair", i32),  # cta_group::2: it is of both CTAs of a pair
-        # a product, decoded (isa.descriptors); a copy has its own use of `d`, `a` and `word`
-        ("word", i64),
-        ("d", i64),
-        ("a", i64),
-        ("b", i64),
-        ("sfa", i64),
-        ("sfb", i64),
-        ("m", i32),
-        ("n", i32),
-        ("kind_a", i32),
-        ("kind_b", i32),
-        ("d_type", i32),
-        ("a_tensor", i32),
-        ("ws", i32),
-        ("trans_a", i32),
-        ("trans_b", i32),
-        ("negate", i32),
-        ("saturate", i32),
-        ("accumulate", i32),
-        ("scale_d", i32),
-        ("blocks", i32),
-        ("ue8m0", i32),
-        ("sfa_id", i32),
-        ("sfb_id", i32),
-        ("mask", i64, 4),
-        ("mask_odd", i64, 4),  # of the second CTA of a pair
-    ],
-    align=True,
-)
-TC_MMA, TC_COMMIT, TC_COPY, TC_SHIFT = range(4)
-# A warp's load or store of Tensor Memory.
-TMOVE = np.dtype(
-    [
-        ("finish", i64),
-        ("order", i64),  # of the warp's launch
-        ("word", i64),
-        ("taddr", i64),
-        ("mask", i64),
-        ("warp", i32),
-        ("cta", i32),
-        ("list", i32),  # the registers of a load
-        ("count", i32),
-        ("result", i32),  # of a reduction
-        ("pc", i32),
-    ],
-    align=True,
-)
-TMEM_STAGE = 128 * 128  # bytes of the registers of a store
-
 # An mbarrier beside its word, per 8-byte cell.
 CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
 
@@ -353,22 +179,6 @@ EVENTS = 1 << 14  # remembered, power of two
 PERTURBATION = np.dtype([("name", i64), ("cycle", i64), ("pc", i32), ("kind", i32), ("amount", i64)], align=True)
 PERTURBATIONS = 1 << 16  # remembered, power of two
 
-# A tensor map decoded from its 128 bytes (programs.tensormap).
-TMAP = np.dtype(
-    [
-        ("base", i64),
-        ("rank", i32),
-        ("elem", i32),  # bytes
-        ("swizzle", i32),  # bytes: 0 32 64 128
-        ("fill_nan", i32),
-        ("etype", i32),
-        ("dims", i64, 5),
-        ("strides", i64, 5),
-        ("box", i32, 5),
-        ("estride", i32, 5),
-    ],
-    align=True,
-)
 SM = np.dtype(
     [
         # control

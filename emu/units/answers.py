@@ -30,25 +30,10 @@ from emu.chip_state import (
     REQUESTS,
 )
 from emu.compiled import compiled
+from emu.copy_state import JOB, SENT, STORE_DONE, TMAP
 from emu.issue import result_times
 from emu.raw import copy, ld64, st32, st64, view
-from emu.state import (
-    ASKED,
-    COPIES,
-    CTA_SLOTS,
-    FAULT,
-    FINISHED,
-    FREE,
-    GIVEN,
-    JOB,
-    JOBS,
-    LIVE,
-    SENT,
-    SM,
-    STORE_DONE,
-    TMAP,
-    WARP_SLOTS,
-)
+from emu.state import ASKED, COPIES, CTA_SLOTS, FAULT, FINISHED, FREE, GIVEN, JOBS, LIVE, SM, WARP_SLOTS
 from emu.units import atomic
 from emu.units.boxes import inner_range, outer_rows, source_row, write_box
 from emu.units.chaos import C_ASYNC, C_COPY, at

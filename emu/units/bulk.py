@@ -10,8 +10,9 @@ from typing import Any
 
 from emu.chip_state import ASK_CANCEL, P_ASYNC, PENDING, REQUESTS, SENDING
 from emu.compiled import compiled
+from emu.copy_state import LOAD, SEND_READING
 from emu.raw import ld16, st32, st64
-from emu.state import JOBS, LOAD, SEND_READING
+from emu.state import JOBS
 from emu.units import peers
 from emu.units.chaos import C_COPY, at
 from emu.units.common import (

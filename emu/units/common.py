@@ -17,8 +17,11 @@ from numba import njit
 
 from emu.chip_state import SEGMENT
 from emu.compiled import compiled
+from emu.copy_state import COPY, JOB, TMAP
+from emu.instruction import RT_INSTR
 from emu.raw import ld32, st64, view
-from emu.state import BLOCK_NONE, COPY, CTA, FAULT, JOB, NEVER, RT_INSTR, TC_JOB, TMAP, TMOVE, WARP, WARP_SLOTS, WGROUP
+from emu.state import BLOCK_NONE, CTA, FAULT, NEVER, WARP, WARP_SLOTS, WGROUP
+from emu.tmem_state import TC_JOB, TMOVE
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)

@@ -12,9 +12,10 @@ from typing import Any
 from numba import njit
 
 from emu.compiled import compiled
+from emu.instruction import HAS_D, PAIR
 from emu.raw import ld16, ld32, st32
 from emu.stalls import Reason
-from emu.state import HAS_D, PAIR, STACK, WARP_SLOTS
+from emu.state import STACK, WARP_SLOTS
 from emu.units.common import (
     DEFAULT,
     F_STACK,

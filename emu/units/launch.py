@@ -8,6 +8,8 @@ from numba import njit
 
 from emu.chip_state import ASK_CTA, REQUESTS
 from emu.compiled import compiled
+from emu.copy_state import LOAD, SEND_READING, STORE_READING
+from emu.instruction import REGS
 from emu.raw import copy, fill, ld64, st32, st64
 from emu.stalls import Reason
 from emu.state import (
@@ -18,13 +20,9 @@ from emu.state import (
     GIVEN,
     JOBS,
     LIVE,
-    LOAD,
     NEVER,
     PIPES,
-    REGS,
     RING,
-    SEND_READING,
-    STORE_READING,
     SUBPARTITIONS,
     TC_RING,
     TMEM_PARTS,

@@ -13,9 +13,10 @@ from numba import njit
 
 from emu.chip_state import P_ARRIVE, P_TX
 from emu.compiled import compiled
+from emu.instruction import HAS_D
 from emu.raw import ld8, ld32, ld64, st8, st32, st64, view
 from emu.stalls import Reason
-from emu.state import BLOCK_MBAR, CELL, HAS_D, LIVE, NEVER, WARP_SLOTS
+from emu.state import BLOCK_MBAR, CELL, LIVE, NEVER, WARP_SLOTS
 from emu.units.chaos import C_ANSWER, C_WAKE, at, perturb
 from emu.units.common import (
     DEFAULT,

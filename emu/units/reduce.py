@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
+from emu.instruction import HAS_D
 from emu.raw import ld16, ld32, st32
-from emu.state import HAS_D
 from emu.units.common import DEFAULT, first_lane, get32, get64, members, signed32
 from emu.units.sharing import return_cost
 from isa.ops.warp import MATCH_ALL, MATCH_WIDE, REDUCTIONS

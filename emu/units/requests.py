@@ -14,9 +14,10 @@ from numba import njit
 
 from emu.chip_state import ASK_ATOMIC, ASK_COPY_OUT, ASK_STORE, PENDING, REQUEST, REQUEST_BYTES, REQUEST_DATA, REQUESTS
 from emu.compiled import compiled
+from emu.instruction import GATED
 from emu.issue import gated_operands, operands
 from emu.raw import st64, view
-from emu.state import GATED, LIVE
+from emu.state import LIVE
 from emu.units.common import instrs_of, may_issue
 
 requests_of = view(REQUEST)

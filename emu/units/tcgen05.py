@@ -15,7 +15,8 @@ from numba.extending import register_jitable
 
 from emu.compiled import compiled
 from emu.raw import ld16, ld32, view
-from emu.state import NEVER, SM, TC_COMMIT, TC_COPY, TC_MMA, TC_RING, TC_SHIFT, WARP_SLOTS
+from emu.state import NEVER, SM, TC_RING, WARP_SLOTS
+from emu.tmem_state import TC_COMMIT, TC_COPY, TC_MMA, TC_SHIFT
 from emu.units.common import (
     DEFAULT,
     F_PAIR,

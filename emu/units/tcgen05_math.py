@@ -279,7 +279,7 @@ def put_f64(typing, address, value):
 def mma(J: Any, tmem: int, smem: int, smem_bytes: int, scratch: int) -> int:
     """One tcgen05.mma of one CTA: D = A B (+ D where J.accumulate).  Returns OK, FAULT_A or FAULT_B.
 
-    J: a decoded instruction (emu.state.TENSOR_JOB) whose columns and lanes are known to exist.  tmem: host address of Tensor
+    J: a decoded instruction (emu.tmem_state.TC_JOB) whose columns and lanes are known to exist.  tmem: host address of Tensor
     Memory, u32 [512 columns][128 lanes], 64-byte aligned.  smem: host address of the CTA's shared memory, smem_bytes long;
     descriptor addresses are offsets into it.  scratch: SCRATCH_BYTES, 64-byte aligned, zeroed once by its owner.  After a fault
     nothing has been written.

@@ -14,23 +14,10 @@ from numba import njit
 
 from emu.chip_state import ASK_COPY_IN, ASK_COPY_OUT, ASK_SEND, PENDING, REQUESTS
 from emu.compiled import compiled
+from emu.copy_state import LOAD, SEND_READING, SENT, STORE_DONE, STORE_READING, STORE_WRITING
 from emu.raw import ld8, ld16, st64
 from emu.stalls import Reason
-from emu.state import (
-    BLOCK_BULK_QUEUE,
-    BLOCK_BULK_WAIT,
-    FREE,
-    JOBS,
-    LIVE,
-    LOAD,
-    NEVER,
-    SEND_READING,
-    SENT,
-    STORE_DONE,
-    STORE_READING,
-    STORE_WRITING,
-    WARP_SLOTS,
-)
+from emu.state import BLOCK_BULK_QUEUE, BLOCK_BULK_WAIT, FREE, JOBS, LIVE, NEVER, WARP_SLOTS
 from emu.units.boxes import decode, deliver, outer_rows, pitch_of, read_box, stage_box
 from emu.units.chaos import C_OPEN, C_STORE, at
 from emu.units.common import (

@@ -27,9 +27,9 @@ from emu.state import (
     TMEM_LANES,
     TMEM_RING,
     TMEM_RINGS,
-    TMEM_STAGE,
     WARP_SLOTS,
 )
+from emu.tmem_state import TMEM_STAGE
 from emu.units.chaos import C_ASYNC, at
 from emu.units.common import (
     DEFAULT,

@@ -34,7 +34,7 @@ STAS = unit(
 
 
 def reduction_code(operation: str, type: str) -> int:
-    """The code of a job (`emu.state.JOB`): an operation of `isa.ops.atomic` from 1 on, its type in bits 8 and up."""
+    """The code of a job (`emu.copy_state.JOB`): an operation of `isa.ops.atomic` from 1 on, its type in bits 8 and up."""
     return OPERATIONS.index(operation) + 1 | TYPES.index(type) << 8
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import emu.link
 from emu.imports import closure
+from emu.instruction import GATED, STAMPED
 from emu.link import link
-from emu.state import GATED, STAMPED
 from tests.emu.test_engine import WORK, outcome
 
 

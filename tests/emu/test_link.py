@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emu.instruction import BRANCH, HAS_D, LOADS, PAIR, SPIN
 from emu.link import link, pipe_names, spins
 from emu.machine import load_machine
-from emu.state import BRANCH, HAS_D, LOADS, PAIR, SPIN
 
 
 def linked(ptx: Any, body: str, params: str = "", shared: str = "") -> tuple[Any, list[str], Any]:

@@ -19,7 +19,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from emu.llvm import F32, I64, call, offset, splat, store, vector
-from emu.state import TC_JOB
+from emu.tmem_state import TC_JOB
 from emu.units import tcgen05_math
 from emu.units.tensor_math import SCRATCH_BYTES, wgmma
 from isa.descriptors import ELEMENTS, matrix_descriptor

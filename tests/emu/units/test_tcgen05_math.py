@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from emu.state import TC_JOB
+from emu.tmem_state import TC_JOB
 from emu.units.tcgen05_math import D_F16, D_F32, D_S32, SCRATCH_BYTES, mma, scale_value
 from emu.units.tensor_math import FAULT_A, FAULT_B, OK
 from isa.descriptors import ELEMENTS, matrix_descriptor
