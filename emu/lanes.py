@@ -9,9 +9,10 @@ from numba import njit
 
 from emu.dispatch import ALL_LANES, lane_dispatch, lane_ids
 from emu.vector import LANES
+from isa.code import MicroOp
 from isa.expand import expand
 from isa.layout import Layout
-from isa.lowering import Lowering, MicroOp
+from isa.lowering import Lowering
 from isa.micro import MICROS, Micro
 from isa.registry import Const, Half, NotPred, PredConst, VReg, load
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from isa.cfg import Graph, graph, reverse_postorder
-from isa.lowering import Code, MicroOp
+from isa.code import Code, MicroOp
 from isa.simplify import words
 
 EVERYTHING = -1

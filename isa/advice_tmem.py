@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from isa.cfg import Graph, graph, reverse_postorder
-from isa.lowering import Code, MicroOp
+from isa.code import Code, MicroOp
 
 # A bar.sync is none: compilers put those of shared memory between a load and its wait.
 SIGNALS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from isa.cfg import Graph, immediate_dominators, reverse_postorder
+from isa.code import Code, MicroOp
 from isa.liveness import Liveness, walk
-from isa.lowering import Code, MicroOp
 from isa.program import Program
 from isa.syntax import Kernel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isa.lowering import MicroOp
+from isa.code import MicroOp
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from isa import micro
 from isa.budget import launch_registers
 from isa.cfg import Graph, reconvergence
+from isa.code import Code, MicroOp
 from isa.layout import Layout
-from isa.lowering import Code, MicroOp
 from isa.program import INSTR, NO_PRED, NO_ROW, SHARED_BASE, Program
 from isa.registers import Allocation
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, VReg

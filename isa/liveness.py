@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from isa.cfg import Graph, reverse_postorder
-from isa.lowering import MicroOp
+from isa.code import MicroOp
 from isa.registry import NotPred
 from isa.simplify import accumulates, words
 

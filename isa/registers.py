@@ -13,8 +13,8 @@ from typing import Any
 
 from isa.budget import ENTRY, MAX_REGISTERS, launch_registers, live_under
 from isa.cfg import Graph, graph
+from isa.code import Code, MicroOp
 from isa.liveness import Liveness, analyse, unwritten, walk
-from isa.lowering import Code, MicroOp
 from isa.registry import Half, NotPred, VReg
 from isa.simplify import COPIES, words
 

@@ -23,8 +23,8 @@ from typing import Protocol
 
 from isa.budget import part_caps
 from isa.cfg import Graph, graph
+from isa.code import Code, MicroOp
 from isa.liveness import analyse, walk
-from isa.lowering import Code, MicroOp
 from isa.registers import PREDICATES, predicate_words
 from isa.simplify import accumulates, pure, source_words, words
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isa.cfg import Graph, dominates, graph, immediate_dominators
-from isa.lowering import Code, MicroOp, half
+from isa.code import Code, MicroOp, half
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, VReg
 
 COPIES = frozenset(("MOV", "PLOP3.MOV"))  # `isa.ops.move`, `isa.ops.logic`

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from isa.cfg import graph
+from isa.code import Code, MicroOp
 from isa.liveness import Access, analyse, walk
-from isa.lowering import Code, MicroOp
 from isa.registry import Const, PredConst
 from isa.simplify import negated, pure, words
 

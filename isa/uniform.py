@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from isa.cfg import Graph, graph, reconvergence
-from isa.lowering import Code, MicroOp
+from isa.code import Code, MicroOp
 from isa.ops.move import MOV
 from isa.ops.special import SPECIAL
 from isa.ops.uniform import UNIFORM

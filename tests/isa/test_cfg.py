@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from isa import registry
 from isa.cfg import dominates, dominators, graph, immediate_dominators, reconvergence
-from isa.lowering import MicroOp
+from isa.code import MicroOp
 from isa.micro import MICROS
 from isa.registry import VReg
 from isa.syntax import Pos

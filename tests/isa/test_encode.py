@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isa import registry
+from isa.code import Code, MicroOp
 from isa.encode import encode
 from isa.layout import Layout
-from isa.lowering import Code, MicroOp
 from isa.micro import MICROS
 from isa.program import INSTR
 from isa.registers import allocate

@@ -2,8 +2,8 @@
 
 from isa import registry
 from isa.cfg import graph
+from isa.code import MicroOp
 from isa.liveness import analyse, walk
-from isa.lowering import MicroOp
 from isa.micro import MICROS
 from isa.registry import Const, NotPred, PredConst, VReg
 from isa.syntax import Pos

@@ -3,9 +3,10 @@
 import pytest
 
 from isa import registry
+from isa.code import half
 from isa.expand import expand
 from isa.layout import Layout
-from isa.lowering import Lowering, half
+from isa.lowering import Lowering
 from isa.program import GLOBAL_BASE, PARAM_BASE, SHARED_BASE
 from isa.registry import Const, Half, NotPred, ParamWord, VReg
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from isa import registry
 from isa.assembler import assemble
-from isa.lowering import Code, MicroOp
+from isa.code import Code, MicroOp
 from isa.micro import MICROS
 from isa.registers import allocate
 from isa.registry import Const, Half, VReg

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from isa import registry
 from isa.assembler import assemble
 from isa.cfg import graph
+from isa.code import Code, MicroOp
 from isa.liveness import analyse, walk
-from isa.lowering import Code, MicroOp
 from isa.micro import MICROS
 from isa.registry import Const, NotPred, PredConst, VReg
 from isa.schedule import schedule
