@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from isa.declarations import type_bytes
 from isa.errors import Diagnostic, UnsupportedError
 from isa.micro import MICROS
-from isa.operands import Symbol
+from isa.names import Symbol
 from isa.registry import LocalParam, NotPred, PredConst, Quad, Value, VReg
 from isa.syntax import Block, Function, Instr, Param, Stmt, VarDecl
 

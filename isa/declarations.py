@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from isa import tree
 from isa.errors import nearest
 from isa.expressions import ExpressionError, NotImplementedHere, Scope, integer, splice
-from isa.operands import WIDTHS
+from isa.names import WIDTHS
 from isa.resolve import operand
 from isa.syntax import Operand, Param, Pos, RegDecl, VarDecl, Vec
 from isa.tree import At

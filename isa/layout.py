@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from isa.declarations import type_bytes
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError
-from isa.operands import Symbol, constant
+from isa.names import Symbol, constant
 from isa.printf import ROOM
 from isa.program import GLOBAL_BASE, SHARED_BASE, ArgSlot
 from isa.registry import ALL_TARGETS

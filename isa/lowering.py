@@ -19,7 +19,7 @@ from isa.errors import AssemblyError, Diagnostic, UnsupportedError
 from isa.layout import Layout
 from isa.matching import at_word, match
 from isa.micro import MICROS, Micro
-from isa.operands import Symbol, undeclared
+from isa.names import Symbol, undeclared
 from isa.program import CLUSTER_WORD
 from isa.registry import Const, Half, NotPred, ParamWord, PredConst, Quad, Value, VReg
 from isa.scopes import Scope

@@ -13,7 +13,8 @@ from typing import Any
 from isa import registry
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.forms import TYPES, Edit, Slot, Template, match_qualifiers, nearest_edit, operand_type, template
-from isa.operands import Names, OperandError, convert
+from isa.names import Names, OperandError
+from isa.operands import convert
 from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Pos, Sink
 from isa.vocabulary import OPCODES, compound, instead, is_qualifier

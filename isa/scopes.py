@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from isa.operands import Symbol
+from isa.names import Symbol
 from isa.registry import Quad, VReg
 from isa.syntax import Pos, RegDecl
 

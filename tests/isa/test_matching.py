@@ -9,7 +9,7 @@ from isa.assembler import assemble
 from isa.errors import AssemblyError, UnsupportedError
 from isa.forms import match_qualifiers, template
 from isa.matching import spelled
-from isa.operands import compatible, constant
+from isa.names import compatible, constant
 from isa.registry import Form
 from isa.syntax import Float, Int
 from isa.vocabulary import OPCODES, compound, unimplemented
