@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emu.explain.deadlock import explain_deadlock
-from emu.explain.faults import FAULTS, TEMPLATES, explain_fault, note, rules
+from emu.explain.faults import explain_fault
+from emu.explain.rules import FAULTS, TEMPLATES, note, rules
 
 __all__ = ["FAULTS", "TEMPLATES", "explain_deadlock", "explain_fault", "note", "rules"]

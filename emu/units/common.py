@@ -38,7 +38,7 @@ tmaps_of = view(TMAP)
 commands_of = view(TC_JOB)
 moves_of = view(TMOVE)
 
-# Fault kinds; emu.faults renders them.
+# Fault kinds; emu.explain.rules has their words.
 (
     F_NONE,
     F_TRAP,
