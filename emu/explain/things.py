@@ -10,7 +10,7 @@ from emu.explain.parties import Thing
 from emu.explain.places import barrier_name, nearest_symbol, role, short, span, warps_text
 from emu.result import BarrierState
 from emu.state import LIVE
-from emu.units.mbarrier import expected_of, pending_of, phase_of, tx_of
+from emu.units.mbarrier_word import expected_of, pending_of, phase_of, tx_of
 
 if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor

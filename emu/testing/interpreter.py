@@ -12,7 +12,7 @@ from emu.chaos import Chaos
 from emu.machine import Machine, load_machine
 from emu.result import Result
 from emu.testing.program import ANSWERS, COPY_BYTES, KINDS, MBARRIERS, SLOTS, BarrierProgram, Outcome, Word
-from emu.units.mbarrier import expected_of, pending_of, phase_of, tx_of
+from emu.units.mbarrier_word import expected_of, pending_of, phase_of, tx_of
 from programs.tensormap import TensorMap
 
 REST = 20_000  # nanoseconds in which copies that nobody waits for end, before the mbarriers are invalidated

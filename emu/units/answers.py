@@ -51,12 +51,12 @@ from emu.units.common import (
     warps_of,
 )
 from emu.units.global_memory import SECTOR, move_rows
+from emu.units.jobs import service_of
 from emu.units.memory import decode, move
 from emu.units.pairs import answer_free, answer_pair, answer_tmem
 from emu.units.peers import forward, messages_of, post
 from emu.units.requests import answered, data_at, requests_of
 from emu.units.supply import LINE, absorb, supply, touch_lines, wait_for
-from emu.units.tma import service_of
 
 sms_of = view(SM)
 clusters_of = view(CLUSTER)

@@ -39,7 +39,8 @@ from emu.units.common import (
 )
 from emu.units.global_memory import ask, lines_of, sectors_of
 from emu.units.history import E_ARRIVE, record
-from emu.units.mbarrier import M20, cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.mbarrier import cell, settle
+from emu.units.mbarrier_word import M20, expected_of, make_word, pending_of, phase_of, tx_of
 from emu.units.memory import shared_host, touch
 from emu.units.requests import requests_of
 

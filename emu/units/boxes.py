@@ -13,7 +13,7 @@ from numba import njit
 from emu.compiled import compiled
 from emu.raw import chunk16, copy, ld8, ld32, ld64, st8
 from emu.state import JOBS
-from emu.units.atomic import SIZES, combined, load, store
+from emu.units.atomic_values import SIZES, combined, load, store
 from emu.units.common import (
     F_GLOBAL_RANGE,
     F_READ_ONLY,

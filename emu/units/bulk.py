@@ -30,11 +30,11 @@ from emu.units.common import (
     tmaps_of,
 )
 from emu.units.history import E_COPY, record
+from emu.units.jobs import addressed, ask, enroll, free_job, note_ranks, place_of, room, start_load, start_store
 from emu.units.mbarrier import cell
 from emu.units.memory import shared_host
 from emu.units.peers import OFFSET, access, lanes_elsewhere, note_copy, one_place
 from emu.units.requests import data_at, requests_of
-from emu.units.tma import addressed, ask, enroll, free_job, note_ranks, place_of, room, start_load, start_store
 from emu.units.tma import advance as copy_engine
 
 UNIT = 16  # bytes: alignment and unit of the size

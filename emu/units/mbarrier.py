@@ -1,8 +1,7 @@
 """mbarrier objects (PTX ISA 9.7.13.15) with the words that an H200 stores.
 
 A live mbarrier is invisible to ordinary loads (seen on an H200); its word lives beside shared memory,
-one per 8-byte cell, and goes back to memory at `inval`.  Word: bits 1..20 (-expected) mod 2^20,
-21..41 (-tx_count) mod 2^21, 43..62 (-pending) mod 2^20, bit 63 phase parity.
+one per 8-byte cell, and goes back to memory at `inval`.
 """
 
 from __future__ import annotations
@@ -41,43 +40,12 @@ from emu.units.common import (
     warps_of,
 )
 from emu.units.history import E_ARRIVE, E_DROP, E_EXPECT, E_INIT, E_PHASE, E_WAITED, record
+from emu.units.mbarrier_word import M20, expected_of, make_word, pending_of, phase_of, tx_of
 from emu.units.peers import lanes_elsewhere, room, signal
 
 cells_of = view(CELL)
-M20, M21 = (1 << 20) - 1, (1 << 21) - 1
 FULL = 0xFFFFFFFF
 R_LONG, R_SLEEP, R_BRANCH = int(Reason.LONG_SCOREBOARD), int(Reason.SLEEPING), int(Reason.BRANCH_RESOLVING)
-
-
-@njit(inline="always")
-def expected_of(word: int) -> int:
-    """Arrivals that the next phase expects."""
-    return -(word >> 1) & M20
-
-
-@njit(inline="always")
-def pending_of(word: int) -> int:
-    """Arrivals that the current phase still waits for."""
-    return -(word >> 43) & M20
-
-
-@njit(inline="always")
-def tx_of(word: int) -> int:
-    """Bytes that the current phase still waits for (negative: early bytes)."""
-    x = -(word >> 21) & M21
-    return x - (1 << 21) if x >= (1 << 20) else x
-
-
-@njit(inline="always")
-def phase_of(word: int) -> int:
-    """Parity of the current phase."""
-    return (word >> 63) & 1
-
-
-@njit(inline="always")
-def make_word(expected: int, tx: int, pending: int, phase: int) -> int:
-    """The 64-bit word of a state."""
-    return ((-expected & M20) << 1) | ((-tx & M21) << 21) | ((-pending & M20) << 43) | (phase << 63)
 
 
 @compiled

@@ -17,7 +17,8 @@ from emu.units.common import (
     signed32,
 )
 from emu.units.history import E_ARRIVE, E_SENT, record, record_of
-from emu.units.mbarrier import cell, expected_of, make_word, pending_of, phase_of, settle, tx_of
+from emu.units.mbarrier import cell, settle
+from emu.units.mbarrier_word import expected_of, make_word, pending_of, phase_of, tx_of
 from emu.units.peers import OFFSET, peer_id, rank_in, send
 from emu.units.requests import data_at, requests_of
 from isa.program import RANK_BIT
