@@ -29,6 +29,7 @@ from emu.units.common import (
     jobs_of,
     tmaps_of,
 )
+from emu.units.each_lane import each_lane
 from emu.units.history import E_COPY, record
 from emu.units.jobs import addressed, ask, enroll, free_job, note_ranks, place_of, room, start_load, start_store
 from emu.units.mbarrier import cell
@@ -72,78 +73,57 @@ def range_job(S: Any, W: Any, lane: int, address: int, offset: int, size: int) -
     return k
 
 
-@compiled
-def bulk_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """cp.async.bulk from global to shared memory; each active lane issues its own copy."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        size = get32(W, ld16(S.list_at + I.list * 2), lane)
-        k = range_job(S, W, lane, get64(W, I.b, lane), place_of(S, W, get32(W, I.a, lane)), size)
-        if k < 0:
-            return DEFAULT
-        multicast, mask = (I.imm >> 8) & 1, 0
-        if multicast:
-            mask = get32(W, ld16(S.list_at + I.list * 2 + 2), lane) & 0xFFFF
-        j = jobs_of(S.job_at, JOBS)[k]
-        if not addressed(S, W, j, lane, get32(W, I.a, lane), get32(W, I.c, lane), multicast, mask):
-            return DEFAULT
-        start_load(S, C, W, k, t)
-    return DEFAULT
+@each_lane(room)
+def bulk_load(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
+    """cp.async.bulk from global to shared memory."""
+    size = get32(W, ld16(S.list_at + I.list * 2), lane)
+    k = range_job(S, W, lane, get64(W, I.b, lane), place_of(S, W, get32(W, I.a, lane)), size)
+    if k < 0:
+        return False
+    multicast, mask = (I.imm >> 8) & 1, 0
+    if multicast:
+        mask = get32(W, ld16(S.list_at + I.list * 2 + 2), lane) & 0xFFFF
+    j = jobs_of(S.job_at, JOBS)[k]
+    if not addressed(S, W, j, lane, get32(W, I.a, lane), get32(W, I.c, lane), multicast, mask):
+        return False
+    start_load(S, C, W, k, t)
+    return True
 
 
-@compiled
-def bulk_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+@each_lane(room)
+def bulk_store(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
     """cp.async.bulk and cp.reduce.async.bulk from shared to global memory, part of the lane's open bulk group."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        size = get32(W, ld16(S.list_at + I.list * 2), lane)
-        k = range_job(S, W, lane, get64(W, I.a, lane), place_of(S, W, get32(W, I.b, lane)), size)
-        if k < 0:
-            return DEFAULT
-        jobs_of(S.job_at, JOBS)[k].code = I.imm & 0xFFFF
-        start_store(S, C, W, k, t)
-    return DEFAULT
+    size = get32(W, ld16(S.list_at + I.list * 2), lane)
+    k = range_job(S, W, lane, get64(W, I.a, lane), place_of(S, W, get32(W, I.b, lane)), size)
+    if k < 0:
+        return False
+    jobs_of(S.job_at, JOBS)[k].code = I.imm & 0xFFFF
+    start_store(S, C, W, k, t)
+    return True
 
 
-@compiled
-def bulk_send(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+@each_lane(room)
+def bulk_send(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
     """cp.async.bulk and cp.reduce.async.bulk from shared memory to that of a CTA of the cluster."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        size = get32(W, ld16(S.list_at + I.list * 2), lane)
-        target, source, mbar = get32(W, I.a, lane), get32(W, I.b, lane), get32(W, I.c, lane)
-        k = range_job(S, W, lane, 0, (source - W.window) & 0xFFFFFFFF, size)
-        if k < 0 or range_fault(S, W, lane, place_of(S, W, target), size):
-            return DEFAULT
-        j = jobs_of(S.job_at, JOBS)[k]
-        if not addressed(S, W, j, lane, target, mbar, 0, 0):
-            return DEFAULT
-        j.code, j.target = I.imm & 0xFFFF, W.smem_base + place_of(S, W, target)
-        start_store(S, C, W, k, t)
-        slower = (size * C.peer_copy_kb_cy256 >> 10) - (size * C.store_kb_cy256 >> 10)
-        S.store_free += slower
-        j.state, j.serve, j.read = SEND_READING, S.store_free >> 8, j.read + (slower >> 8)
-        j.finish = max(j.read + C.peer_copy_cy, t + C.peer_cy)
-        if j.own:
-            record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, size, t)
-        else:
-            note_ranks(S, W, j, t)
-    return DEFAULT
+    size = get32(W, ld16(S.list_at + I.list * 2), lane)
+    target, source, mbar = get32(W, I.a, lane), get32(W, I.b, lane), get32(W, I.c, lane)
+    k = range_job(S, W, lane, 0, (source - W.window) & 0xFFFFFFFF, size)
+    if k < 0 or range_fault(S, W, lane, place_of(S, W, target), size):
+        return False
+    j = jobs_of(S.job_at, JOBS)[k]
+    if not addressed(S, W, j, lane, target, mbar, 0, 0):
+        return False
+    j.code, j.target = I.imm & 0xFFFF, W.smem_base + place_of(S, W, target)
+    start_store(S, C, W, k, t)
+    slower = (size * C.peer_copy_kb_cy256 >> 10) - (size * C.store_kb_cy256 >> 10)
+    S.store_free += slower
+    j.state, j.serve, j.read = SEND_READING, S.store_free >> 8, j.read + (slower >> 8)
+    j.finish = max(j.read + C.peer_copy_cy, t + C.peer_cy)
+    if j.own:
+        record(S, W, E_COPY, W.pc, (j.mbar << 3) - W.smem_base, size, t)
+    else:
+        note_ranks(S, W, j, t)
+    return True
 
 
 @compiled
@@ -208,35 +188,28 @@ def async_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     return DEFAULT
 
 
-@compiled
-def try_cancel(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+@each_lane(room)
+def try_cancel(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
     """clusterlaunchcontrol.try_cancel: a job whose 16 bytes the chip writes (`emu.units.answers`)."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        offset = (get32(W, I.a, lane) - W.window) & 0xFFFFFFFF
-        mbar = cell(S, W, lane, get32(W, I.b, lane), 1)
-        if mbar < 0:
-            return DEFAULT
-        if offset % UNIT:
-            fault(S, W, F_TMA_ALIGN, lane, offset, 0)
-            return DEFAULT
-        if shared_host(S, W, lane, offset + W.window, UNIT) == 0:
-            return DEFAULT
-        k = free_job(S)
-        j = jobs_of(S.job_at, JOBS)[k]
-        enroll(S, W, j, lane)
-        j.state, j.staged = LOAD, 1
-        j.bytes, j.mbar, j.smem = UNIT, mbar, W.smem_base + offset
-        j.serve, j.finish, j.read = t, PENDING, PENDING
-        S.jobs += 1
-        record(S, W, E_COPY, W.pc, (mbar << 3) - W.smem_base, UNIT, t)
-        ask(S, C, ASK_CANCEL, k, t)
-    return DEFAULT
+    offset = (get32(W, I.a, lane) - W.window) & 0xFFFFFFFF
+    mbar = cell(S, W, lane, get32(W, I.b, lane), 1)
+    if mbar < 0:
+        return False
+    if offset % UNIT:
+        fault(S, W, F_TMA_ALIGN, lane, offset, 0)
+        return False
+    if shared_host(S, W, lane, offset + W.window, UNIT) == 0:
+        return False
+    k = free_job(S)
+    j = jobs_of(S.job_at, JOBS)[k]
+    enroll(S, W, j, lane)
+    j.state, j.staged = LOAD, 1
+    j.bytes, j.mbar, j.smem = UNIT, mbar, W.smem_base + offset
+    j.serve, j.finish, j.read = t, PENDING, PENDING
+    S.jobs += 1
+    record(S, W, E_COPY, W.pc, (mbar << 3) - W.smem_base, UNIT, t)
+    ask(S, C, ASK_CANCEL, k, t)
+    return True
 
 
 @compiled

@@ -18,7 +18,6 @@ from emu.raw import ld16, ld32, view
 from emu.state import NEVER, SM, TC_RING, WARP_SLOTS
 from emu.tmem_state import TC_COMMIT, TC_COPY, TC_MMA, TC_SHIFT
 from emu.units.common import (
-    DEFAULT,
     F_PAIR,
     F_TC_IDESC,
     F_TC_LANE,
@@ -26,7 +25,6 @@ from emu.units.common import (
     F_TC_RANGE,
     F_TMEM_ALIGN,
     F_TMEM_COLUMNS,
-    RETRY,
     commands_of,
     ctas_of,
     fault,
@@ -35,6 +33,7 @@ from emu.units.common import (
     signed32,
     warps_of,
 )
+from emu.units.each_lane import each_lane
 from emu.units.tcgen05_commit import addressed, arrive
 from emu.units.tcgen05_copy import (
     CHUNK,
@@ -172,91 +171,67 @@ def paired_off(S: Any, W: Any, lane: int) -> bool:
     return True
 
 
-@compiled
-def tcgen05_mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """tcgen05.mma: each active lane issues its own."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t):
-        return RETRY
-    for lane in range(32):
-        if (m >> lane) & 1:
-            J = command(S, W, TC_MMA, lane)
-            if not decode(S, C, W, I, lane, J):
-                return DEFAULT
-            compute = J.n // parts_of(J) * C.tc_column_cy256
-            columns = J.n >> 1 if J.pair else J.n  # of B in this CTA
-            port = (columns + (0 if J.a_tensor else J.m)) * OPERAND_BYTES * C.tc_operand_cy256
-            interval = max(max(compute, port) >> 8, C.tc_least_cy if J.m == LANES else 1)
-            latency = latency_of(C, J)
-            enter(S, C, W, J, t, interval, latency + (compute >> 8), port >> 8)
-            S.tensor_cycles += compute >> 8
-            S.mma_count += 1
-    return DEFAULT
+@each_lane(room)
+def tcgen05_mma(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
+    """tcgen05.mma."""
+    J = command(S, W, TC_MMA, lane)
+    if not decode(S, C, W, I, lane, J):
+        return False
+    compute = J.n // parts_of(J) * C.tc_column_cy256
+    columns = J.n >> 1 if J.pair else J.n  # of B in this CTA
+    port = (columns + (0 if J.a_tensor else J.m)) * OPERAND_BYTES * C.tc_operand_cy256
+    interval = max(max(compute, port) >> 8, C.tc_least_cy if J.m == LANES else 1)
+    latency = latency_of(C, J)
+    enter(S, C, W, J, t, interval, latency + (compute >> 8), port >> 8)
+    S.tensor_cycles += compute >> 8
+    S.mma_count += 1
+    return True
 
 
-@compiled
-def tcgen05_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+@each_lane(room)
+def tcgen05_commit(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
     """tcgen05.commit: an arrival behind all commands before it."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t):
-        return RETRY
-    for lane in range(32):
-        if (m >> lane) & 1:
-            J = command(S, W, TC_COMMIT, lane)
-            if not addressed(S, W, I, lane, J):
-                return DEFAULT
-            enter(S, C, W, J, t, 0, 1, 0)
-    return DEFAULT
+    J = command(S, W, TC_COMMIT, lane)
+    if not addressed(S, W, I, lane, J):
+        return False
+    enter(S, C, W, J, t, 0, 1, 0)
+    return True
 
 
-@compiled
-def tcgen05_cp(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """tcgen05.cp: each active lane issues its own."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t):
-        return RETRY
-    for lane in range(32):
-        if (m >> lane) & 1:
-            J = command(S, W, TC_COPY, lane)
-            J.word, J.d, J.a = I.imm, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF, get64(W, I.b, lane)
-            J.pair = 1 if I.imm & PAIR_COPY else 0
-            wrong = matrix_problem(J.a, 0, 0)
-            if wrong:
-                fault(S, W, F_TC_MATRIX, lane, J.a, wrong)
-                return DEFAULT
-            if J.pair and not paired_off(S, W, lane):
-                return DEFAULT
-            lanes = 3 * QUARTER + 1 if shape_of(J.word) == FOURS else LANES
-            if not reachable(S, C, W, J.d, lanes, 4 * source_chunks(J.word)):
-                return DEFAULT
-            enter_copy(S, C, W, J, t, source_rows(J.word) * source_chunks(J.word) * CHUNK)
-    return DEFAULT
+@each_lane(room)
+def tcgen05_cp(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
+    """tcgen05.cp."""
+    J = command(S, W, TC_COPY, lane)
+    J.word, J.d, J.a = I.imm, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF, get64(W, I.b, lane)
+    J.pair = 1 if I.imm & PAIR_COPY else 0
+    wrong = matrix_problem(J.a, 0, 0)
+    if wrong:
+        fault(S, W, F_TC_MATRIX, lane, J.a, wrong)
+        return False
+    if J.pair and not paired_off(S, W, lane):
+        return False
+    lanes = 3 * QUARTER + 1 if shape_of(J.word) == FOURS else LANES
+    if not reachable(S, C, W, J.d, lanes, 4 * source_chunks(J.word)):
+        return False
+    enter_copy(S, C, W, J, t, source_rows(J.word) * source_chunks(J.word) * CHUNK)
+    return True
 
 
-@compiled
-def tcgen05_shift(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """tcgen05.shift: each active lane issues its own."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t):
-        return RETRY
-    for lane in range(32):
-        if (m >> lane) & 1:
-            J = command(S, W, TC_SHIFT, lane)
-            J.word, J.d = 0, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF
-            J.pair = 1 if I.imm & PAIR else 0
-            if J.pair and not paired_off(S, W, lane):
-                return DEFAULT
-            if lane_of(J.d) % QUARTER:
-                fault(S, W, F_TMEM_ALIGN, lane, J.d, 0)
-                return DEFAULT
-            if not reachable(S, C, W, J.d, 1, SHIFT_COLUMNS):
-                return DEFAULT
-            enter_copy(S, C, W, J, t, LANES * SHIFT_COLUMNS * 4)
-    return DEFAULT
+@each_lane(room)
+def tcgen05_shift(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
+    """tcgen05.shift."""
+    J = command(S, W, TC_SHIFT, lane)
+    J.word, J.d = 0, (get32(W, I.a, lane) + signed32(I.imm)) & 0xFFFFFFFF
+    J.pair = 1 if I.imm & PAIR else 0
+    if J.pair and not paired_off(S, W, lane):
+        return False
+    if lane_of(J.d) % QUARTER:
+        fault(S, W, F_TMEM_ALIGN, lane, J.d, 0)
+        return False
+    if not reachable(S, C, W, J.d, 1, SHIFT_COLUMNS):
+        return False
+    enter_copy(S, C, W, J, t, LANES * SHIFT_COLUMNS * 4)
+    return True
 
 
 @compiled
@@ -304,7 +279,9 @@ def paired(S: Any, C: Any, k: int, other: int) -> int:
     """
     J, P = commands_of(S.tc_at, TC_RING)[k], sms_of(other, 1)[0]
     W, cta = warps_of(S.warp_at, WARP_SLOTS)[J.warp], J.cta
-    width = J.n // parts_of(J) if J.what == TC_MMA else SHIFT_COLUMNS if J.what == TC_SHIFT else 4 * source_chunks(J.word)
+    width = (
+        J.n // parts_of(J) if J.what == TC_MMA else SHIFT_COLUMNS if J.what == TC_SHIFT else 4 * source_chunks(J.word)
+    )
     missing = max(foreign(S, C, cta, column_of(J.d), width), foreign(P, C, cta, column_of(J.d), width))
     if missing >= 0:
         fault(S, W, F_TMEM_COLUMNS, J.lane, J.d, missing)

@@ -19,8 +19,8 @@ R_MATH = int(Reason.MATH_PIPE_THROTTLE)
 
 
 @compiled
-def room(S: Any, C: Any, W: Any, t: int) -> bool:
-    """Whether the queue takes commands; else the warp is parked until one is complete (its routine returns RETRY)."""
+def room(S: Any, C: Any, W: Any, t: int, m: int) -> bool:
+    """Whether the queue takes commands, then of all lanes; else the warp is parked until one is complete."""
     if S.tc_tail - S.tc_head < C.tc_queue:
         return True
     S.tc_parked += 1

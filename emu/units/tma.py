@@ -26,7 +26,6 @@ from emu.units.common import (
     F_TMAP,
     F_TMAP_RANK,
     PARK,
-    RETRY,
     fault,
     get32,
     get64,
@@ -37,6 +36,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.each_lane import each_lane
 from emu.units.history import E_BYTES, record
 from emu.units.jobs import addressed, ask, enroll, free_job, place_of, room, start_load, start_store
 from emu.units.mbarrier import complete_tx
@@ -81,54 +81,40 @@ def claim(S: Any, W: Any, I: Any, lane: int) -> int:
     return k
 
 
-@compiled
-def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """cp.async.bulk.tensor to shared memory; each active lane issues its own copy."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        k = claim(S, W, I, lane)
-        if k < 0:
-            return DEFAULT
-        j = jobs_of(S.job_at, JOBS)[k]
-        multicast, mask = (I.imm >> 8) & 1, 0
-        if multicast:
-            mask = get32(W, ld16(S.list_at + I.list * 2 + 2 * (I.imm & 15)), lane) & 0xFFFF
-        target, mbar = get32(W, I.b, lane), get32(W, I.c, lane)
-        if I.imm & PAIR and across(S, W, j, lane, target, mbar):
-            if j.mbar < 0:
-                return DEFAULT
-        elif not addressed(S, W, j, lane, target, mbar, multicast, mask):
-            return DEFAULT
-        start_load(S, C, W, k, t)
-    return DEFAULT
+@each_lane(room)
+def tma_load(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
+    """cp.async.bulk.tensor to shared memory."""
+    k = claim(S, W, I, lane)
+    if k < 0:
+        return False
+    j = jobs_of(S.job_at, JOBS)[k]
+    multicast, mask = (I.imm >> 8) & 1, 0
+    if multicast:
+        mask = get32(W, ld16(S.list_at + I.list * 2 + 2 * (I.imm & 15)), lane) & 0xFFFF
+    target, mbar = get32(W, I.b, lane), get32(W, I.c, lane)
+    if I.imm & PAIR and across(S, W, j, lane, target, mbar):
+        if j.mbar < 0:
+            return False
+    elif not addressed(S, W, j, lane, target, mbar, multicast, mask):
+        return False
+    start_load(S, C, W, k, t)
+    return True
 
 
-@compiled
-def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+@each_lane(room)
+def tma_store(S: Any, C: Any, W: Any, I: Any, t: int, lane: int) -> bool:
     """cp.async.bulk.tensor from shared memory, part of the lane's open bulk group."""
-    if m == 0:
-        return DEFAULT
-    if not room(S, C, W, t, m):
-        return RETRY
-    for lane in range(32):
-        if not (m >> lane) & 1:
-            continue
-        k = claim(S, W, I, lane)
-        if k < 0:
-            return DEFAULT
-        code = I.imm >> 16 & 255
-        if code:
-            code = reduction(S, W, lane, code, tmaps_of(S.tmap_at, JOBS)[k].etype)
-            if code < 0:
-                return DEFAULT
-        jobs_of(S.job_at, JOBS)[k].code = code
-        start_store(S, C, W, k, t)
-    return DEFAULT
+    k = claim(S, W, I, lane)
+    if k < 0:
+        return False
+    code = I.imm >> 16 & 255
+    if code:
+        code = reduction(S, W, lane, code, tmaps_of(S.tmap_at, JOBS)[k].etype)
+        if code < 0:
+            return False
+    jobs_of(S.job_at, JOBS)[k].code = code
+    start_store(S, C, W, k, t)
+    return True
 
 
 @compiled
