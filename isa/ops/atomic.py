@@ -6,6 +6,8 @@ its own.  Memory order and scope change no value: see `isa.ops.memory`.
 
 from __future__ import annotations
 
+from functools import partial
+
 from isa.micro import Micro, unit
 from isa.ops.address import generic_of, offset_of
 from isa.ops.fence import acquire, release
@@ -61,13 +63,18 @@ _HEADS = {
     "atom": ("atom{.SEM}{.SCOPE}{.SPACE}", "d, [a], b{, policy};"),
     "red": ("red{.RSEM}{.SCOPE}{.SPACE}", "[a], b{, policy};"),
 }
-_OPERANDS = {"policy": "b64"}
+_atomic = partial(instruction, sets=_SETS, types={"policy": "b64"}, ignored=_IGNORED)
 _HINT = "{.L2::cache_hint}"
 
 
 def atomic_word(offset: int, operation: str, type: str, elements: int = 1) -> int:
     """The immediate: signed byte offset (32 bits), bits 32..35 the operation, 36..39 the type, 40..47 elements."""
     return (offset & 0xFFFFFFFF) | OPERATIONS.index(operation) << 32 | TYPES.index(type) << 36 | elements << 40
+
+
+def operation_of(m: Match) -> str:
+    """The operation among an instruction's qualifiers."""
+    return next(word for word in m.mods if word in OPERATIONS)
 
 
 def _rows(e: Emitter, value: Value, size: int) -> list[Value]:
@@ -117,31 +124,27 @@ def _both(line: str, opcodes: tuple[str, ...] = ("atom", "red")) -> tuple[str, .
     return tuple(f"{head}{line} {tail}" for head, tail in map(_HEADS.__getitem__, opcodes))
 
 
-@instruction(*_both(f".MM{_HINT}.SIGNED"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
-@instruction(*_both(f".add{_HINT}.ADDED"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
-@instruction(*_both(f".{{inc,dec}}{_HINT}.u32"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
+@_atomic(*_both(f".MM{_HINT}.SIGNED"))
+@_atomic(*_both(f".add{_HINT}.ADDED"))
+@_atomic(*_both(f".{{inc,dec}}{_HINT}.u32"))
 def arithmetic(e: Emitter, m: Match) -> None:
     """[a] = [a] op b; d = what was there.
 
     inc: 0 where the value is b or more, else one more; dec: b where the value is 0 or above b, else one less.
     f32 addition in global memory flushes subnormal operands and sums, in shared memory it does not.
     """
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    _emit(e, m, operation, m.types[-1], m.b)
+    _emit(e, m, operation_of(m), m.types[-1], m.b)
 
 
-@instruction(*_both(f".BITS{_HINT}.{{b32,b64}}"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
-@instruction(*_both(f".exch{_HINT}.{{b32,b64}}", ("atom",)), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
+@_atomic(*_both(f".BITS{_HINT}.{{b32,b64}}"))
+@_atomic(*_both(f".exch{_HINT}.{{b32,b64}}", ("atom",)))
 def bitwise(e: Emitter, m: Match) -> None:
     """[a] = [a] and, or, xor b, or b itself; d = what was there."""
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    _emit(e, m, operation, "u" + m.types[-1][1:], m.b)
+    _emit(e, m, operation_of(m), "u" + m.types[-1][1:], m.b)
 
 
-@instruction(*_both(f".add.noftz{_HINT}.{{f16,f16x2}}"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED)
-@instruction(
-    *_both(f".add.noftz{_HINT}.{{bf16,bf16x2}}"), sets=_SETS, types=_OPERANDS, ignored=_IGNORED, targets=_HOPPER_ON
-)
+@_atomic(*_both(f".add.noftz{_HINT}.{{f16,f16x2}}"))
+@_atomic(*_both(f".add.noftz{_HINT}.{{bf16,bf16x2}}"), targets=_HOPPER_ON)
 def add_half(e: Emitter, m: Match) -> None:
     """[a] = [a] + b in 16-bit floating point, both halves of a packed type; d = what was there."""
     _emit(e, m, "add", m.types[-1], m.b)
@@ -150,30 +153,24 @@ def add_half(e: Emitter, m: Match) -> None:
 _VECTORS = _SETS | {"SPACE": (".global",)}
 
 
-@instruction(*_both(f".add{_HINT}.{{v2,v4}}.f32"), sets=_VECTORS, types=_OPERANDS, ignored=_IGNORED, targets=_HOPPER_ON)
-@instruction(
+@_atomic(
     *_both(f".AMM.noftz{_HINT}.{{v2,v4,v8}}.VHALF"),
     *_both(f".AMM.noftz{_HINT}.{{v2,v4}}.VPAIR"),
+    *_both(f".add{_HINT}.{{v2,v4}}.f32"),
     sets=_VECTORS,
-    types=_OPERANDS,
-    ignored=_IGNORED,
     targets=_HOPPER_ON,
 )
 def vector(e: Emitter, m: Match) -> None:
     """An operation for each element of a vector in global memory, which is aligned as a whole."""
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    _emit(e, m, operation, m.types[-1], m.b)
+    _emit(e, m, operation_of(m), m.types[-1], m.b)
 
 
 _CAS = "atom{.SEM}{.SCOPE}{.SPACE}"
 
 
-@instruction(
+@_atomic(
     f"{_CAS}.cas.{{b32,b64}} d, [a], b, c;",
     f"{_CAS}.cas.b16 d, [a], b, c;",
-    sets=_SETS,
-    types=_OPERANDS,
-    ignored=_IGNORED,
 )
 def compare_and_swap(e: Emitter, m: Match) -> None:
     """[a] = c where it equals b; d = what was there."""
@@ -181,21 +178,13 @@ def compare_and_swap(e: Emitter, m: Match) -> None:
     _emit(e, m, "cas", type if type == "b16" else f"u{type[1:]}", m.c, m.b)
 
 
-@instruction(
-    f"{_CAS}.exch{_HINT}.b128 d, [a], b{{, policy}};", sets=_SETS, types=_OPERANDS, ignored=_IGNORED, targets=_HOPPER_ON
-)
+@_atomic(f"{_CAS}.exch{_HINT}.b128 d, [a], b{{, policy}};", targets=_HOPPER_ON)
 def exchange_wide(e: Emitter, m: Match) -> None:
     """[a] = b; d = what was there."""
     _emit(e, m, "exch", "b128", m.b)
 
 
-@instruction(
-    f"{_CAS}.cas{_HINT}.b128 d, [a], b, c{{, policy}};",
-    sets=_SETS,
-    types=_OPERANDS,
-    ignored=_IGNORED,
-    targets=_HOPPER_ON,
-)
+@_atomic(f"{_CAS}.cas{_HINT}.b128 d, [a], b, c{{, policy}};", targets=_HOPPER_ON)
 def compare_and_swap_wide(e: Emitter, m: Match) -> None:
     """[a] = c where it equals b; d = what was there."""
     _emit(e, m, "cas", "b128", m.c, m.b)

@@ -5,9 +5,11 @@ The copy engine treats a range of bytes as a tensor of one dimension.
 
 from __future__ import annotations
 
+from functools import partial
+
 from isa.micro import unit
 from isa.ops.address import generic_whole, shared_whole
-from isa.ops.atomic import OPERATIONS, REDUCTIONS, TYPES
+from isa.ops.atomic import OPERATIONS, REDUCTIONS, TYPES, operation_of
 from isa.ops.memory import rows
 from isa.ops.tma import MULTICAST, UTMAPF
 from isa.registry import Address, Const, Emitter, Match, Value, instruction
@@ -38,6 +40,12 @@ def reduction_code(operation: str, type: str) -> int:
     return OPERATIONS.index(operation) + 1 | TYPES.index(type) << 8
 
 
+def _reduction(m: Match) -> int:
+    """The code of the reduction that an instruction spells; bits are combined as unsigned integers."""
+    type = m.types[-1]
+    return reduction_code(operation_of(m), "u" + type[1:] if type in ("b32", "b64") else type)
+
+
 def _size(e: Emitter, m: Match) -> Value:
     if isinstance(m.size, Const) and m.size.bits % 16:
         raise e.error(f"{m.size.bits} bytes are not a multiple of 16", operand=m.operand("size"))
@@ -56,22 +64,20 @@ _SETS = REDUCTIONS | {
 _TYPES = {"dst": "shared", "src": "global", "mbar": "shared", "size": "u32", "mask": "b16", "policy": "b64"}
 _STORE_TYPES = {"dst": "global", "src": "shared", "size": "u32", "policy": "b64"}
 _IGNORED = {".L2::cache_hint": "an eviction hint: changes no value", ".noftz": "what 16-bit types do anyway"}
+_bulk = partial(instruction, sets=_SETS, ignored=_IGNORED, targets=_HOPPER_ON)
 _LOAD = "cp.async.bulk.DST.global.mbarrier::complete_tx::bytes"
 _CLUSTER = _LOAD.replace("DST", "shared::cluster")
 _STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 _REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
 
 
-@instruction(
+@_bulk(
     f"{_LOAD} [dst], [src], size, [mbar];",
     f"{_LOAD}.L2::cache_hint [dst], [src], size, [mbar], policy;",
     f"{_CLUSTER}.multicast::cluster [dst], [src], size, [mbar], mask;",
     f"{_CLUSTER}.multicast::cluster.L2::cache_hint [dst], [src], size, [mbar], mask, policy;",
     f"{_CLUSTER}.L2::cache_hint.multicast::cluster [dst], [src], size, [mbar], mask, policy;",
-    sets=_SETS,
     types=_TYPES,
-    ignored=_IGNORED,
-    targets=_HOPPER_ON,
 )
 def bulk_load(e: Emitter, m: Match) -> None:
     """Copy `size` bytes of global memory to shared memory; they are signalled to the mbarrier.
@@ -89,7 +95,7 @@ _PEER = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
 _PEER_TYPES = {"dst": "shared", "src": "shared", "mbar": "shared", "size": "u32"}
 
 
-@instruction(f"{_PEER} [dst], [src], size, [mbar];", types=_PEER_TYPES, targets=_HOPPER_ON)
+@_bulk(f"{_PEER} [dst], [src], size, [mbar];", types=_PEER_TYPES)
 def bulk_send(e: Emitter, m: Match) -> None:
     """Copy `size` bytes to the shared memory of a CTA of the cluster, which `dst` and `mbar` lie in."""
     _send(e, m, 0)
@@ -100,29 +106,22 @@ def _send(e: Emitter, m: Match, code: int) -> None:
     e(UBLKCP_PEER, None, *places, [_size(e, m)], imm=code)
 
 
-@instruction(
+@_bulk(
     *(
         f"{_PEER.replace('cp.', 'cp.reduce.', 1)}.{line} [dst], [src], size, [mbar];"
         for line in ("{add,min,max}.WORD", "STEP.u32", "BITS.b32", "add.LONG")
     ),
-    sets=_SETS,
     types=_PEER_TYPES,
-    targets=_HOPPER_ON,
 )
 def bulk_reduce_peer(e: Emitter, m: Match) -> None:
     """Combine `size` bytes with the shared memory of a CTA of the cluster, element by element."""
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    type = m.mods[-1]
-    _send(e, m, reduction_code(operation, "u32" if type == "b32" else type))
+    _send(e, m, _reduction(m))
 
 
-@instruction(
+@_bulk(
     f"{_STORE} [dst], [src], size;",
     f"{_STORE}.L2::cache_hint [dst], [src], size, policy;",
-    sets=_SETS,
     types=_STORE_TYPES,
-    ignored=_IGNORED,
-    targets=_HOPPER_ON,
 )
 def bulk_store(e: Emitter, m: Match) -> None:
     """Copy `size` bytes of shared memory to global memory, as part of the thread's bulk group."""
@@ -133,31 +132,23 @@ def _reductions(line: str) -> tuple[str, str]:
     return f"{_REDUCE}{line} [dst], [src], size;", f"{_REDUCE}.L2::cache_hint{line} [dst], [src], size, policy;"
 
 
-@instruction(
+@_bulk(
     *_reductions(".BITS.BTYPE"),
     *_reductions(".add.ADDED"),
     *_reductions(".STEP.u32"),
     *_reductions(".MM.MTYPE"),
     *_reductions(".add.noftz.VHALF"),
-    sets=_SETS,
     types=_STORE_TYPES,
-    ignored=_IGNORED,
-    targets=_HOPPER_ON,
 )
 def bulk_reduce(e: Emitter, m: Match) -> None:
     """Combine `size` bytes of shared memory with global memory, element by element; f32 sums flush subnormals."""
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    type = m.mods[-1]
-    code = reduction_code(operation, "u" + type[1:] if type in ("b32", "b64") else type)
-    e(UBLKCP_STORE, None, generic_whole(e, m.dst), shared_whole(e, m.src), [_size(e, m)], imm=code)
+    e(UBLKCP_STORE, None, generic_whole(e, m.dst), shared_whole(e, m.src), [_size(e, m)], imm=_reduction(m))
 
 
-@instruction(
+@_bulk(
     "cp.async.bulk.prefetch.L2.global [src], size;",
     "cp.async.bulk.prefetch.L2.global.L2::cache_hint [src], size, policy;",
     types=_TYPES,
-    ignored=_IGNORED,
-    targets=_HOPPER_ON,
 )
 def bulk_prefetch(e: Emitter, m: Match) -> None:
     """Bring `size` bytes to L2: a hint."""
@@ -183,6 +174,7 @@ _ORDER = {
     ".relaxed": "the only order of red.async",
     ".cluster": "its scope",
 }
+_asynchronously = partial(instruction, sets=_ASYNC, ignored=_ORDER, targets=_HOPPER_ON)
 
 
 def _asynchronous(e: Emitter, m: Match, code: int) -> None:
@@ -204,8 +196,8 @@ _RED = f"red.async.relaxed.cluster.shared::cluster.{_SIGNAL}"
 _GENERIC = {"a": "addr", "mbar": "addr"}
 
 
-@instruction(_ST.replace(".shared::cluster", ""), sets=_ASYNC, types=_GENERIC, ignored=_ORDER, targets=_HOPPER_ON)
-@instruction(_ST, sets=_ASYNC, types=_ASYNC_OPERANDS, ignored=_ORDER, targets=_HOPPER_ON)
+@_asynchronously(_ST.replace(".shared::cluster", ""), types=_GENERIC)
+@_asynchronously(_ST, types=_ASYNC_OPERANDS)
 def store_async(e: Emitter, m: Match) -> None:
     """Shared memory at `a` = b, later; its bytes are signalled to the mbarrier."""
     _asynchronous(e, m, 0)
@@ -215,16 +207,8 @@ def _reductions_async(head: str) -> tuple[str, ...]:
     return tuple(f"{head}.{line} [a], b, [mbar];" for line in ("OP.SIGNED", "add.LONG", "STEP.u32", "BITS.b32"))
 
 
-@instruction(
-    *_reductions_async(_RED.replace(".shared::cluster", "")),
-    sets=_ASYNC,
-    types=_GENERIC,
-    ignored=_ORDER,
-    targets=_HOPPER_ON,
-)
-@instruction(*_reductions_async(_RED), sets=_ASYNC, types=_ASYNC_OPERANDS, ignored=_ORDER, targets=_HOPPER_ON)
+@_asynchronously(*_reductions_async(_RED.replace(".shared::cluster", "")), types=_GENERIC)
+@_asynchronously(*_reductions_async(_RED), types=_ASYNC_OPERANDS)
 def reduce_async(e: Emitter, m: Match) -> None:
     """Shared memory at `a` = its value op b, later; the bytes are signalled to the mbarrier."""
-    operation = next(word for word in m.mods if word in OPERATIONS)
-    type = m.types[-1]
-    _asynchronous(e, m, reduction_code(operation, "u32" if type == "b32" else type))
+    _asynchronous(e, m, _reduction(m))
