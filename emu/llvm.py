@@ -4,7 +4,7 @@ Nothing here checks bounds: a caller proves its addresses first.  Scalar loads a
 Python are in emu.raw, the 32-lane vectors of micro-operations in emu.vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -48,3 +48,24 @@ def call(b: ir.IRBuilder, name: str, result: ir.Type, *operands: Any) -> Any:
     """Call an LLVM intrinsic function by its full name."""
     type = ir.FunctionType(result, [x.type for x in operands])
     return b.call(cgutils.get_or_insert_function(b.module, type, name), operands)
+
+
+def loop_by_8(
+    b: ir.IRBuilder, k: Any, start: Sequence[Any], body: Callable[[Any, list[Any]], Sequence[Any]]
+) -> Sequence[Any]:
+    """Emit a loop over steps 0, 8, ... below k; `body(step, values) -> values`; returns the last values."""
+    before, loop, end = b.block, b.append_basic_block("steps"), b.append_basic_block("end")
+    b.branch(loop)
+    b.position_at_end(loop)
+    step = b.phi(I64)
+    phis = [b.phi(x.type) for x in start]
+    new = body(step, phis)
+    following = b.add(step, I64(8))
+    step.add_incoming(I64(0), before)
+    step.add_incoming(following, loop)
+    for phi, first, last in zip(phis, start, new, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(last, loop)
+    b.cbranch(b.icmp_signed("<", following, k), loop, end)
+    b.position_at_end(end)
+    return new

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from emu.llvm import F16, F32, F64, I16, I32, I64, call, load, offset, splat, store, vector
+from emu.llvm import F16, F32, F64, I16, I32, I64, call, load, loop_by_8, offset, splat, store, vector
 from emu.raw import ld8, st32
 from emu.units.tcgen05_operands import COLUMN, WORK_BYTES, depth, shared_panel, tensor_panel
 from emu.units.tensor_math import FAULT_A, FAULT_B, OK
@@ -45,30 +45,22 @@ def _emit_block(b, columns, steps, a_rows, b_columns, c_at, d_at):
     """
     f32x8 = vector(F32, 8)
     start = [load(b, offset(b, c_at(j), 32 * h), f32x8, 32) for j in range(columns) for h in (0, 1)]
-    before, loop, end = b.block, b.append_basic_block("k"), b.append_basic_block("end")
-    b.branch(loop)
-    b.position_at_end(loop)
-    step = b.phi(I64)
-    sums = [b.phi(f32x8) for _ in start]
-    shift = b.mul(step, I64(32))
-    a_rows, b_columns = ([b.add(x, shift) for x in addresses] for addresses in (a_rows, b_columns))
-    new = list(sums)
-    for u in range(8):
-        rows = [load(b, offset(b, x, 32 * u), f32x8, 32) for x in a_rows]
-        for j, at in enumerate(b_columns):
-            value = load(b, offset(b, at, 32 * u), F32, 4)
-            one = b.insert_element(ir.Constant(f32x8, ir.Undefined), value, I32(0))
-            column = b.shuffle_vector(one, one, ir.Constant(vector(I32, 8), [0] * 8))
-            for h in (0, 1):
-                new[2 * j + h] = call(b, "llvm.fma.v8f32", f32x8, rows[h], column, new[2 * j + h])
-    following = b.add(step, I64(8))
-    step.add_incoming(I64(0), before)
-    step.add_incoming(following, loop)
-    for phi, first, last in zip(sums, start, new, strict=True):
-        phi.add_incoming(first, before)
-        phi.add_incoming(last, loop)
-    b.cbranch(b.icmp_signed("<", following, steps), loop, end)
-    b.position_at_end(end)
+
+    def body(step, sums):
+        shift = b.mul(step, I64(32))
+        a_at, b_at = ([b.add(x, shift) for x in addresses] for addresses in (a_rows, b_columns))
+        new = list(sums)
+        for u in range(8):
+            rows = [load(b, offset(b, x, 32 * u), f32x8, 32) for x in a_at]
+            for j, at in enumerate(b_at):
+                value = load(b, offset(b, at, 32 * u), F32, 4)
+                one = b.insert_element(ir.Constant(f32x8, ir.Undefined), value, I32(0))
+                column = b.shuffle_vector(one, one, ir.Constant(vector(I32, 8), [0] * 8))
+                for h in (0, 1):
+                    new[2 * j + h] = call(b, "llvm.fma.v8f32", f32x8, rows[h], column, new[2 * j + h])
+        return new
+
+    new = loop_by_8(b, steps, start, body)
     for n, value in enumerate(new):
         store(b, value, offset(b, d_at(n // 2), 32 * (n % 2)), 32)
 
@@ -321,9 +313,7 @@ def _load_a(J, tmem, smem, smem_bytes, scratch):
     panel = scratch + _PANEL_A
     if J.a_tensor:
         tensor_panel(J.kind_a, J.m // 16, _spread(J), tmem + COLUMN * (J.a & 0xFFFF) + 4 * (J.a >> 16), panel)
-    elif shared_panel(
-        J.a, J.trans_a, J.kind_a, J.m // 8, smem, smem_bytes, scratch + _TABLE, scratch + _RAW, panel
-    ):
+    elif shared_panel(J.a, J.trans_a, J.kind_a, J.m // 8, smem, smem_bytes, scratch + _TABLE, scratch + _RAW, panel):
         return 1
     if J.negate:
         negate_panel(J.m // 8 * depth(J.kind_a), panel)

@@ -25,6 +25,7 @@ from emu.llvm import (
     I64,
     call,
     load,
+    loop_by_8,
     offset,
     pick,
     splat,
@@ -85,35 +86,27 @@ def _emit_block(b, k, spread, panel, b_panels, c_rows, d_rows):
     """
     f32x8 = vector(F32, 8)
     start = [load(b, offset(b, c, 32 * i), f32x8, 32) for c in c_rows for i in range(4)]
-    before, loop, end = b.block, b.append_basic_block("k"), b.append_basic_block("end")
-    b.branch(loop)
-    b.position_at_end(loop)
-    step = b.phi(I64)
-    sums = [b.phi(f32x8) for _ in start]
-    spread = b.add(spread, b.mul(step, I64(ROW)))
-    panel, *b_panels = (x and b.add(x, b.mul(step, I64(32))) for x in (panel, *b_panels))
-    new = list(sums)
-    for u in range(8):
-        columns = [pick(b, load(b, offset(b, x, 32 * u), vector(F32, 4), 16), [0, 1, 2, 3] * 2) for x in b_panels]
-        a_rows = panel and load(b, offset(b, panel, 32 * u), f32x8, 32)
 
-        def rows(i, u=u, a_rows=a_rows):
-            at = offset(b, spread, ROW * u + 32 * i)
-            if not a_rows:
-                return load(b, at, f32x8, 32)
-            row = pick(b, a_rows, [i] * 4 + [4 + i] * 4)
-            store(b, row, at, 32)
-            return row
+    def body(step, sums):
+        at = b.add(spread, b.mul(step, I64(ROW)))
+        a_panel, *b_at = (x and b.add(x, b.mul(step, I64(32))) for x in (panel, *b_panels))
+        new = list(sums)
+        for u in range(8):
+            columns = [pick(b, load(b, offset(b, x, 32 * u), vector(F32, 4), 16), [0, 1, 2, 3] * 2) for x in b_at]
+            a_rows = a_panel and load(b, offset(b, a_panel, 32 * u), f32x8, 32)
 
-        _emit_step(b, u, rows, columns, new)
-    following = b.add(step, I64(8))
-    step.add_incoming(I64(0), before)
-    step.add_incoming(following, loop)
-    for phi, first, last in zip(sums, start, new, strict=True):
-        phi.add_incoming(first, before)
-        phi.add_incoming(last, loop)
-    b.cbranch(b.icmp_signed("<", following, k), loop, end)
-    b.position_at_end(end)
+            def rows(i, u=u, a_rows=a_rows):
+                row_at = offset(b, at, ROW * u + 32 * i)
+                if not a_rows:
+                    return load(b, row_at, f32x8, 32)
+                row = pick(b, a_rows, [i] * 4 + [4 + i] * 4)
+                store(b, row, row_at, 32)
+                return row
+
+            _emit_step(b, u, rows, columns, new)
+        return new
+
+    new = loop_by_8(b, k, start, body)
     for n, value in enumerate(new):
         store(b, value, offset(b, d_rows[n // 4], 32 * (n % 4)), 32)
 
@@ -299,6 +292,18 @@ def _load_fragments(kind, k, window, rows, raw, panel):
 
 
 @njit(error_model="numpy")
+def _take_a(word, kind, k, window, rows, a, fused, scratch):
+    """Bring one warp's rows of A, from byte a of the panel on, to what is multiplied: it reads registers before D is written."""
+    panel = scratch + _PANEL_A + a
+    if word >> 21 & 1:
+        _load_fragments(kind, k, window, rows, scratch + _RAW, panel)
+    if (word >> 17 ^ word >> 18) & 1:
+        negate_panel(2 * k, panel)
+    if fused:
+        split(kind, 2 * k, panel, scratch + _EXPONENTS_A + a)
+
+
+@njit(error_model="numpy")
 def _binary(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, zero, scratch):
     """The product of bits: the ones that rows of A and columns of B share (b1, .and.popc), a bit of every byte at a time."""
     n, from_registers, wide = word & 0x1FF, word >> 21 & 1, scratch + _WIDE
@@ -348,23 +353,21 @@ def wgmma(
 
     After a fault no operand has been read and no register written.
     """
-    n, kind_a, kind_b, from_registers = word & 0x1FF, word >> 12 & 15, word >> 24 & 15, word >> 21 & 1
-    f16_d, integer, negate = word >> 16 & 1, kind_a >= KIND_S8, (word >> 17 ^ word >> 18) & 1
+    n, kind_a = word & 0x1FF, word >> 12 & 15
+    f16_d, integer = word >> 16 & 1, kind_a >= KIND_S8
+    zero = 0 if scale_d else scratch + _ZERO
     if kind_a == KIND_B1:
-        zero = 0 if scale_d else scratch + _ZERO
         return _binary(word, windows, lists, nd, smem, smem_bytes, desc_a, desc_b, zero, scratch)
-    kind_b = kind_b if kind_b else kind_a
+    kind_b = word >> 24 & 15 or kind_a
     k = 32 if kind_a > KIND_TF32 else 8 if kind_a == KIND_TF32 else 16
-    panel_a, panel_b, raw = scratch + _PANEL_A, scratch + _PANEL_B, scratch + _RAW
-    spread, wide, offsets = scratch + _SPREAD, scratch + _WIDE, scratch + _OFFSETS
-    exponents_a, exponents_b = scratch + _EXPONENTS_A, scratch + _EXPONENTS_B
+    panel_b, exponents_b, spread = scratch + _PANEL_B, scratch + _EXPONENTS_B, scratch + _SPREAD
+    wide, offsets = scratch + _WIDE, scratch + _OFFSETS
     fused = fraction != 0 and not integer
     fault = _panels(word, kind_a, kind_b, k, smem, smem_bytes, desc_a, desc_b, scratch)
     if fault:
         return fault
     if fused:
         split(kind_b, n // 8 * k, panel_b, exponents_b)
-    zero = 0 if scale_d else scratch + _ZERO
     c_zero = scratch + _ZERO if integer else zero
     _order_columns(n, f16_d or integer, lists, scratch)
     for warp in range(4):
@@ -372,21 +375,15 @@ def wgmma(
         d_window = wide if f16_d or integer else window
         if f16_d and scale_d:
             _load_wide(nd, window, lists, wide)
-        panel = panel_a + 2 * warp * k * 32
-        if from_registers:  # before D is written: it may hold A
-            _load_fragments(kind_a, k, window, lists + 2 * nd, raw, panel)
-        if negate:
-            negate_panel(2 * k, panel)
-        exponents = exponents_a + panel - panel_a
-        if fused:
-            split(kind_a, 2 * k, panel, exponents)
+        a = 2 * warp * k * 32  # of the panel, in bytes
+        _take_a(word, kind_a, k, window, lists + 2 * nd, a, fused, scratch)
         for half in range(2):
-            a, d = panel + half * k * 32, offsets + HALF_OFFSETS * half
+            panel, e, d = scratch + _PANEL_A + a, scratch + _EXPONENTS_A + a, offsets + HALF_OFFSETS * half
             if fused:
-                e = exponents + half * k * 32
-                fused_rows(n, k, fraction, kept, f16_d, a, e, panel_b, exponents_b, spread, d_window, d, zero)
+                fused_rows(n, k, fraction, kept, f16_d, panel, e, panel_b, exponents_b, spread, d_window, d, zero)
             else:
-                _multiply(n, k, a, spread, panel_b, d_window, d, c_zero)
+                _multiply(n, k, panel, spread, panel_b, d_window, d, c_zero)
+            a += k * 32
         if f16_d or integer:
             _store_wide(f16_d, word >> 22 & 1, nd, window, lists, wide, zero)
     return OK

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from emu.llvm import F32, F64, I32, I64, call, load, offset, pick, splat, store, vector
+from emu.llvm import F32, F64, I32, I64, call, load, loop_by_8, offset, pick, splat, store, vector
 from emu.units.tensor_panels import column_at, row_at
 
 ROW = 128  # bytes of a register row, and of a step of a spread panel
@@ -84,25 +84,6 @@ def _spread_step(typing, panel, spread):
     return types.void(types.int64, types.int64), emit
 
 
-def _loop(b, k, start, body):
-    """Emit a loop over steps 0, 8, ... below k; `body(step, values) -> values`; returns the last values."""
-    before, loop, end = b.block, b.append_basic_block("steps"), b.append_basic_block("end")
-    b.branch(loop)
-    b.position_at_end(loop)
-    step = b.phi(I64)
-    phis = [b.phi(x.type) for x in start]
-    new = body(step, phis)
-    following = b.add(step, I64(8))
-    step.add_incoming(I64(0), before)
-    step.add_incoming(following, loop)
-    for phi, first, last in zip(phis, start, new, strict=True):
-        phi.add_incoming(first, before)
-        phi.add_incoming(last, loop)
-    b.cbranch(b.icmp_signed("<", following, k), loop, end)
-    b.position_at_end(end)
-    return new
-
-
 F32X32, I32X32, F64X32, I64X32 = vector(F32, 32), vector(I32, 32), vector(F64, 32), vector(I64, 32)
 
 
@@ -153,7 +134,7 @@ def _fused(typing, k, fraction, least_c, kept, odd, a, a_exponents, x, x_exponen
                 top = call(b, "llvm.smax.v32i32", I32X32, top, b.add(*at(step, a_exponents, x_exponents, u, I32X32)))
             return [top]
 
-        (top,) = _loop(b, k, [c_exponent], highest)
+        (top,) = loop_by_8(b, k, [c_exponent], highest)
         top = call(b, "llvm.smax.v32i32", I32X32, top, splat(I32X32, LOWEST))
         base = b.sub(b.add(_spread(b, fraction, I32X32), splat(I32X32, 127)), top)
 
@@ -170,7 +151,7 @@ def _fused(typing, k, fraction, least_c, kept, odd, a, a_exponents, x, x_exponen
             return [b.add(total, b.sext(terms, I64X32)), plain]
 
         start = [b.sext(term(c_value, c_exponent), I64X32), c_value]
-        total, plain = _loop(b, k, start, accumulate)
+        total, plain = loop_by_8(b, k, start, accumulate)
         result = _finish(b, total, top, fraction, kept, odd)
         infinite = b.fcmp_ordered("==", call(b, "llvm.fabs.v32f32", F32X32, plain), splat(F32X32, float("inf")))
         result = b.bitcast(b.select(infinite, plain, result), I32X32)
