@@ -17,7 +17,7 @@ from emu.vector import LANES, LlvmVectors, vector_type
 from isa.micro import MICROS, Micro
 from isa.registry import load
 
-I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+I32, I64 = ir.IntType(32), ir.IntType(64)
 ROW_BYTES = 4 * LANES
 ALL_LANES = (1 << LANES) - 1
 ARGUMENTS = ("op", "row_base", "d", "a", "b", "c", "pred_base", "pd", "pd2", "pa", "pb", "flip", "imm", "mask")

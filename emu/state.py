@@ -70,7 +70,6 @@ WARP = np.dtype(
         ("time_at", i64),  # ready times: (cycle << 8 | reason), one per row and predicate slot
         ("mma_issued", i64),  # wgmma issued by this warp
         ("mma_group", i64),  # wgmma groups committed
-        ("fences", i64),  # wgmma.fence rendezvous passed
         ("order", i64),  # launch order, for selection
         ("group_end", i64, GROUPS),  # mma_issued when a group was committed
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
@@ -109,10 +108,9 @@ ASKED, GIVEN = 3, 4  # a CTA slot: waits for the chip to say what comes next; ha
     BLOCK_COPY_WAIT,
     BLOCK_TMEM_ALLOC,
     BLOCK_TMEM_QUEUE,
-    BLOCK_TMEM_WAIT,
     BLOCK_TC_QUEUE,
     BLOCK_CLUSTER,
-) = range(16)
+) = range(15)
 
 CTA = np.dtype(
     [
@@ -131,7 +129,6 @@ CTA = np.dtype(
         ("began", i64),
         ("bar_expected", i32, 16),
         ("bar_arrived", i32, 16),
-        ("bar_last", i64, 16),  # when the latest arrival was served
         ("bar_true", i32, 16),  # threads of the current generation that came with a predicate (bar.red), and
         ("bar_false", i32, 16),  # those for which it did not hold
         ("bar_all", i32, 16),  # whether the count is that of all warps that have not exited
@@ -151,7 +148,6 @@ WGROUP = np.dtype(
         ("done", i64),  # wgmma completed
         ("started", i64),  # wgmma started on the tensor core
         ("fence_count", i32),
-        ("fence_time", i64),
         ("word", i64, RING),
         ("desc_a", i64, RING),
         ("desc_b", i64, RING),

@@ -22,11 +22,6 @@ def flush32(v: VectorBuilder, x: Any) -> Any:
     return v.bits(v.select(v.icmp("==", exponent, v.const(0)), zero, bits), "f32")
 
 
-def flush32_if(v: VectorBuilder, ftz: bool, *xs: Any) -> list[Any]:
-    """The operands, flushed when `ftz`."""
-    return [flush32(v, x) if ftz else x for x in xs]
-
-
 def nan32(v: VectorBuilder, r: Any) -> Any:
     """f32: any NaN to the canonical 0x7fffffff."""
     return v.bits(v.select(v.isnan(r), v.const(NAN32), v.bits(r, "u32")), "f32")
@@ -48,11 +43,6 @@ def saturate32(v: VectorBuilder, r: Any) -> Any:
     one = v.const(1.0, "f32")
     positive = v.select(v.fcmp(">", r, v.const(0.0, "f32")), r, v.const(0.0, "f32"))
     return v.select(v.fcmp(">", positive, one), one, positive)
-
-
-def clamp_count(v: VectorBuilder, n: Any, limit: int) -> Any:
-    """min(n, limit) for unsigned shift counts."""
-    return v.call("umin", n, v.const(limit))
 
 
 def half_lanes(v: VectorBuilder, x: Any, type: str, ftz: bool = False) -> Any:

@@ -110,12 +110,12 @@ def nearest_symbol(sm: StreamingMultiprocessor, address: int) -> tuple[str, int]
     return name, at
 
 
-def _cell(sm: StreamingMultiprocessor, cta: Any, address: int) -> int:
+def _cell(cta: Any, address: int) -> int:
     return (int(cta["smem_base"]) + address) >> 3
 
 
 def _init_words(sm: StreamingMultiprocessor, cta: Any, address: int) -> list[str]:
-    return operand_words(sm, int(sm.cells["init_pc"][_cell(sm, cta, address)]))
+    return operand_words(sm, int(sm.cells["init_pc"][_cell(cta, address)]))
 
 
 def operand_words(sm: StreamingMultiprocessor, pc: int) -> list[str]:
@@ -126,10 +126,10 @@ def operand_words(sm: StreamingMultiprocessor, pc: int) -> list[str]:
 
 def _siblings(sm: StreamingMultiprocessor, cta: Any, address: int) -> list[tuple[int, int]]:
     """(address, init pc) of the CTA's mbarriers that were initialised from the same line."""
-    mine = sm.program.lines[int(sm.cells["init_pc"][_cell(sm, cta, address)])]
+    mine = sm.program.lines[int(sm.cells["init_pc"][_cell(cta, address)])]
     found = []
     for other in live_mbarriers(sm, cta):
-        pc = int(sm.cells["init_pc"][_cell(sm, cta, other)])
+        pc = int(sm.cells["init_pc"][_cell(cta, other)])
         pos = sm.program.lines[pc]
         if (pos.file, pos.line) == (mine.file, mine.line):
             found.append((other, pc))

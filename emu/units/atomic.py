@@ -51,7 +51,7 @@ def change(S: Any, W: Any, I: Any, taken: int, host: int, lane: int, ftz: int) -
 
 
 @compiled
-def operate(S: Any, I: Any, taken: int, host: int, lane: int, ftz: int, found: int) -> None:
+def operate(I: Any, taken: int, host: int, lane: int, ftz: int, found: int) -> None:
     """The same without results: what was there goes to 16 bytes at `found`."""
     low, high = contents(I, host)
     combine_with(I, taken, host, lane, ftz, low, high)
@@ -101,7 +101,7 @@ def width_of(imm: int) -> int:
 
 
 @compiled
-def crowd(W: Any, row: int, offset: int, m: int, wide: int) -> int:
+def crowd(W: Any, row: int, m: int, wide: int) -> int:
     """The most lanes that hit one address."""
     most = 0
     for lane in range(32):
@@ -149,7 +149,7 @@ def atom_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     ways = bank_ways(W, I.a, m, offset)
     kind, op = (I.imm >> 36) & 15, (I.imm >> 32) & 15
     looped = not (kind == U32 or kind == S32 or (op >= EXCH and kind == U64))
-    words = ways - crowd(W, I.a, offset, m, 0) if looped else 0  # others in that bank: the loads of the loop conflict
+    words = ways - crowd(W, I.a, m, 0) if looped else 0  # others in that bank: the loads of the loop conflict
     taken = take(S, W, I)
     for lane in range(32):
         if (m >> lane) & 1:
@@ -174,7 +174,7 @@ def global_lanes(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     if not checked(S, W, I.a, offset, m, width, 1):
         return 0
     take(S, W, I)
-    most, lines = crowd(W, I.a, offset, m, 1), lines_of(W, I.a, offset, m)
+    most, lines = crowd(W, I.a, m, 1), lines_of(W, I.a, offset, m)
     lanes = 0
     for lane in range(32):
         lanes += (m >> lane) & 1

@@ -231,7 +231,7 @@ def combine(host: int, staged: int, size: int, code: int, ftz: int) -> None:
 
 
 @compiled
-def deliver(S: Any, W: Any, k: int) -> None:
+def deliver(S: Any, k: int) -> None:
     """Write what st.async or red.async brought to shared memory."""
     j = jobs_of(S.job_at, JOBS)[k]
     host = S.smem_at + j.smem

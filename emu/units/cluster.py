@@ -190,7 +190,7 @@ def reply(S: Any, C: Any, V: Any, m: Any, data: int, t: int) -> None:
         if m.kind == P_LOAD:
             copy(data_at(S, k) + lane * m.width, host, m.width)
         else:
-            atomic.operate(S, I, data, host, lane, 0, data_at(S, k) + 16 * lane)
+            atomic.operate(I, data, host, lane, 0, data_at(S, k) + 16 * lane)
             touch(S, host, m.width)
 
 
@@ -215,7 +215,7 @@ def land(S: Any, C: Any, V: Any, k: int, t: int) -> None:
     """A bulk copy arrives: the job beside the message says what and where."""
     j = jobs_of(S.job_at, JOBS)[JOBS + k]
     if j.staged:
-        deliver(S, V, JOBS + k)
+        deliver(S, JOBS + k)
     else:
         read_box(S, V, JOBS + k)
     S.tma_bytes += 0 if j.staged else j.bytes

@@ -117,7 +117,7 @@ def start_load(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     j, T = jobs_of(S.job_at, JOBS)[k], tmaps_of(S.tmap_at, JOBS)[k]
     j.state = LOAD
     S.jobs += 1
-    S.tma_free = max((t + C.tma_issue_cy) << 8, S.tma_free) + service_of(C, j, T)
+    S.tma_free = max(t << 8, S.tma_free) + service_of(C, j, T)
     S.tma_bytes += j.bytes
     j.serve = S.tma_free >> 8
     if j.signal:
@@ -137,7 +137,7 @@ def start_store(S: Any, C: Any, W: Any, k: int, t: int) -> None:
     j = jobs_of(S.job_at, JOBS)[k]
     j.state = STORE_READING
     S.jobs += 1
-    begin = max((t + C.tma_issue_cy) << 8, S.store_free)
+    begin = max(t << 8, S.store_free)
     S.store_free = begin + (j.bytes * C.store_kb_cy256 >> 10)
     S.store_bytes += j.bytes
     j.serve = S.store_free >> 8

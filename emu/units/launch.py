@@ -101,7 +101,7 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.reason, W.dep_reason = 0, 0
     W.deadline = NEVER
     W.held, W.held_reason = 0, 0
-    W.mma_issued, W.mma_group, W.fences = 0, 0, 0
+    W.mma_issued, W.mma_group = 0, 0
     W.decisions, W.met, W.passed = 0, 0, 0
     W.tmem_due, W.tmem_loaded, W.tmem_stored = 0, 0, 0
     S.launched += 1

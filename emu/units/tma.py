@@ -190,7 +190,7 @@ def finish(S: Any, C: Any, k: int, t: int) -> None:
         S.jobs -= 1
     elif j.state == LOAD:
         if j.staged:
-            deliver(S, W, k)
+            deliver(S, k)
         else:
             read_box(S, W, k)
         if j.signal:

@@ -107,7 +107,6 @@ class SmTimes:
     """What the table says: cycles of the busiest SM, and the SM clock seen across the launch."""
 
     cycles_max: int
-    cycles_median: int
     sms: int
     warps: int
 
@@ -120,5 +119,5 @@ class SmTimes:
             mine = rows[rows[:, 0] == sm]
             spans.append(int(mine[:, 2].max() - mine[:, 1].min()))
         if not spans:
-            return SmTimes(0, 0, 0, 0)
-        return SmTimes(max(spans), int(np.median(spans)), len(spans), len(rows))
+            return SmTimes(0, 0, 0)
+        return SmTimes(max(spans), len(spans), len(rows))

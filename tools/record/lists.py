@@ -8,7 +8,6 @@ from typing import Any
 
 Case = tuple[str, dict[str, Any], dict[str, Any]]
 
-_CURVE = {"head_dim": 128, "heads": 16}  # 16,384 tokens of 2048 columns, as h200-attention.csv has them
 _LONG = {"seqlen": 4096, "heads": 16}
 
 # Shapes of the accuracy tables.
