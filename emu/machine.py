@@ -102,7 +102,8 @@ class Parameters:
 
     def missing(self, given: AbstractSet[str]) -> list[str]:
         """What a machine file that gives these paths has left out."""
-        wanted = set(self.scalars) | {f"timing.{c}.{word}" for c in self.classes for word in TIMING_NUMBERS + TIMING_NAMES}
+        words = TIMING_NUMBERS + TIMING_NAMES
+        wanted = set(self.scalars) | {f"timing.{c}.{word}" for c in self.classes for word in words}
         for starts in self.optional.values():
             own = {path for path in wanted if path.startswith(starts)}
             if not own & given:

@@ -87,7 +87,11 @@ CAUSES: tuple[Cause, ...] = (
     Cause("Tensor Memory columns", Reason.LONG_SCOREBOARD, "tcgen05.alloc: no columns are free"),
     Cause("named barrier", Reason.BARRIER, "bar.sync: other warps have not arrived"),
     Cause("wgmma group", Reason.BARRIER, "wgmma.wait_group: the tensor core has not finished the group"),
-    Cause("wgmma queue", Reason.MIO_THROTTLE, "the tensor core's queue is full; only the first warp of a warpgroup waits for it"),
+    Cause(
+        "wgmma queue",
+        Reason.MIO_THROTTLE,
+        "the tensor core's queue is full; only the first warp of a warpgroup waits for it",
+    ),
     Cause("warpgroup", Reason.GMMA, "another warp of the warpgroup has not reached the same wgmma.fence or wgmma"),
     Cause("bulk queue", Reason.MIO_THROTTLE, "the queue of the bulk copy unit is full"),
     Cause("tcgen05 queue", Reason.MATH_PIPE_THROTTLE, "the tensor core has as many commands of tcgen05 as it takes"),

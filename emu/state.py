@@ -75,7 +75,8 @@ WARP = np.dtype(
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
         ("copy_group", i32, 32),  # per lane: groups of cp.async committed
         ("decisions", i64),  # decision points of chaos so far
-        ("tmem_due", i64),  # when its tcgen05.alloc first looks for columns, 0: it has none, below: -1 - the unit that a pair got
+        # when its tcgen05.alloc first looks for columns, 0: it has none, below: -1 - the unit that a pair got
+        ("tmem_due", i64),
         ("tmem_loaded", i64),  # when its loads of Tensor Memory, and
         ("tmem_stored", i64),  # its stores are complete
         ("bar_result", i64),  # threads whose predicate held at its last barrier; bits 32 and up: did not hold
@@ -166,7 +167,10 @@ CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was
 
 # What a warp or a copy did to a barrier (emu/units/history.py).
 EVENT = np.dtype(
-    [(name, i32 if name != "cycle" else i64) for name in ("cycle", "pc", "cta", "by", "warp", "kind", "what", "amount")],
+    [
+        (name, i32 if name != "cycle" else i64)
+        for name in ("cycle", "pc", "cta", "by", "warp", "kind", "what", "amount")
+    ],
     align=True,
 )
 EVENTS = 1 << 14  # remembered, power of two
@@ -230,7 +234,8 @@ SM = np.dtype(
         ("grant_next", i64, SUBPARTITIONS),  # next register-port slot while the tensor core runs
         ("clear_at", i64, SUBPARTITIONS),  # from when an mma.sync reads its operands without delay, unless it is of
         ("clear_warp", i64, SUBPARTITIONS),  # this warp
-        ("port_next", i64, SUBPARTITIONS),  # beside an mma.sync: when other warps than the last get the register file's ports
+        # beside an mma.sync: when other warps than the last get the register file's ports
+        ("port_next", i64, SUBPARTITIONS),
         ("dragged", i64, SUBPARTITIONS),  # what others took from mma.sync, the part of a cycle, 1/256
         ("tensor_pipe", i64),  # 8 times its number
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma

@@ -31,7 +31,8 @@ Define = int | float | str
 # `.target` -> the implemented target.  sm_7x lacks what all forms assume; sm_12x is no superset of sm_100.
 TARGETS = {name: name for name in registry.ALL_TARGETS}
 TARGETS |= {f"sm_{n}": "sm_80" for n in (86, 87, 88, 89)}
-TARGETS |= {f"sm_{n}{variant}": f"sm_100{variant}" for n in (101, 110) for variant in ("", "a", "f")} | {"sm_103": "sm_100"}
+TARGETS |= {f"sm_{n}{variant}": f"sm_100{variant}" for n in (101, 110) for variant in ("", "a", "f")}
+TARGETS["sm_103"] = "sm_100"
 
 
 @dataclass

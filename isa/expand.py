@@ -178,6 +178,7 @@ class _Expander(Layer):
         if before != raw.value:
             raise self.error(raw.at, f".{raw.kind} is already {before}")
 
+
 _HANDLERS: Handlers = {
     tree.RawInstr: _Expander.instr,
     tree.RawLabel: _Expander.label,

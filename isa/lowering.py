@@ -28,6 +28,7 @@ from isa.syntax import Block, Directive, Guard, Instr, Kernel, Label, Operand, P
 KINDS = {"pred": "p"} | {f"{c}{w}": "r" for c in "bus" for w in (8, 16, 32)} | {f"{c}64": "d" for c in "busf"}
 KINDS |= {"b128": "q", "f16": "r", "f16x2": "r", "f32": "r", "bf16": "r", "bf16x2": "r"}
 
+
 class Lowering:
     """The walk; it is the `Emitter` of lowerings and the `Names` of matching."""
 

@@ -19,7 +19,8 @@ NO_ROW = 0xFFFF  # in INSTR.d: no register result
 PARAM_BASE = 0x0000_7000_0000_0000  # the parameter block, read-only
 GLOBAL_BASE = 0x0000_7100_0000_0000  # the module's .global and .const variables
 SHARED_BASE = 0x400
-CLUSTER_WORD = 1 << 20  # in place of a parameter's offset: where a CTA's shared memory begins in its cluster's (rank << 24)
+# In place of a parameter's offset: where a CTA's shared memory begins in its cluster's (rank << 24).
+CLUSTER_WORD = 1 << 20
 RANK_BIT = 24  # of a shared address: the CTA's rank in its cluster from this bit on (as ptxas lays it out)
 WINDOW_SIZE = 1 << 32  # of the two windows below: the low half of a generic address is the address inside
 LOCAL_WINDOW = 0x0000_7E00_0000_0000

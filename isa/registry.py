@@ -278,9 +278,9 @@ def instruction(
     """
 
     def wrap(lower: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        family = lower.__module__.rsplit(".", 1)[-1]
+        family, text = lower.__module__.rsplit(".", 1)[-1], lower.__doc__ or ""
         for line in syntax:
-            form = Form(line, lower, heirs(targets), sets or {}, types or {}, family, lower.__doc__ or "", ignored or {})
+            form = Form(line, lower, heirs(targets), sets or {}, types or {}, family, text, ignored or {})
             FORMS.setdefault(form.opcode, []).append(form)
         return lower
 

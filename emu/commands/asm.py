@@ -49,7 +49,8 @@ def pipe_counts(program: Program, machine: Machine) -> str:
     pipes: Counter[str] = Counter()
     for name, n in classes.items():
         pipes[machine.timing[name].pipe] += n
-    out = table(f"{program.name}: micro-operations by pipe of {machine.name}", "pipe", "timing classes", "operations", left=2)
+    title = f"{program.name}: micro-operations by pipe of {machine.name}"
+    out = table(title, "pipe", "timing classes", "operations", left=2)
     for pipe, n in sorted(pipes.items(), key=lambda item: (-item[1], item[0])):
         members = sorted(c for c in classes if machine.timing[c].pipe == pipe)
         out.add_row(pipe, "  ".join(f"{c} {classes[c]}" for c in members), count(n))

@@ -243,7 +243,8 @@ def timing(word: str, machine: Machine) -> str:
 def parameter(word: str, machine: Machine) -> str:
     """A machine parameter, or all whose path starts with `word` or has it as its unit (`tensor`, `unit.tensor`)."""
     starts = (f"{word}.", f"unit.{word}.")
-    paths = [word] if word in machine.numbers else [p for p in parameters().scalars if p.startswith(starts) and p in machine.numbers]
+    known = [p for p in parameters().scalars if p in machine.numbers]
+    paths = [word] if word in machine.numbers else [p for p in known if p.startswith(starts)]
     return "".join(_number(path, machine) for path in paths)
 
 

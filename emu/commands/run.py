@@ -49,7 +49,8 @@ SHAPE = {
     "cols": "softmax: columns",
 }
 
-OF_FILES = {name: name for name in ("grid", "block", "cluster", "shared", "order")} | {"specs": "arg", "entry": "kernel"}
+OF_FILES = {name: name for name in ("grid", "block", "cluster", "shared", "order")}
+OF_FILES |= {"specs": "arg", "entry": "kernel"}
 
 
 def shape_options(command: Any) -> Any:

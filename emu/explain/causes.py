@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.explain.ahead import Gift
+from emu.explain.circles import circle_text, circles
 from emu.explain.evidence import by_cta, gone, nobody, passed_by, stranded
-from emu.explain.invariants import broken, merged
+from emu.explain.invariants import merged
 from emu.explain.log import Event, actor, rounds, whole
 from emu.explain.parties import Party, Thing
 from emu.explain.places import short, warps_text
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from emu.sm import StreamingMultiprocessor
 
 
-RANK = ("MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM114", "TM106", "WG105", "NB101", "MB204", "CL101", "MB201")
+RANK = (
+    "MB207", "NB102", "CL106", "MB205", "TX101", "TX102", "RG101", "TM114", "TM106", "WG105", "NB101", "MB204", "CL101",
+    "MB201",
+)  # fmt: skip
 
 CTA = re.compile(r"CTA \d+")
-Circle = list[tuple[Party, Gift]]  # each party with what it would give the one before
-Place = tuple[Thing, int, int, str, int, int, int]
 
 
 @dataclass
@@ -117,7 +119,7 @@ def causes(case: Case) -> list[Cause]:
     for thing in dict.fromkeys(p.thing for p in case.parties):
         behind = _blocked_on(case, thing) if thing.kind in ("cluster", "warpgroup") else set()
         found += [Found(cause, {thing}, behind) for cause in _lacking(case, thing)]
-    found += circles(case)
+    found += _circular(case)
     found.sort(key=lambda f: RANK.index(f.cause.rule))
     explained: set[Thing] = set()
     for f in found:
@@ -174,7 +176,15 @@ def _cta_of(cause: Cause) -> str:
 
 def mutual(case: Case) -> bool:
     """Whether some parties wait for each other."""
-    return any(len(f.behind) > 1 for f in circles(case))
+    return any(len(f.behind) > 1 for f in _circular(case))
+
+
+def _circular(case: Case) -> list[Found]:
+    """MB201: parties that wait for each other."""
+    return [
+        Found(Cause(rule="MB201", message=circle_text(case, same)), set(), {p.thing for ring in same for p, _ in ring})
+        for same in circles(case)
+    ]
 
 
 def _same_parity(case: Case, party: Party) -> Iterator[Cause]:
@@ -333,60 +343,3 @@ def _fate(case: Case, cta: int, warps: list[int]) -> str:
 def _init_pc(case: Case, thing: Thing) -> int:
     sm = case.sm_of(thing)
     return int(sm.cells["init_pc"][(int(sm.ctas[thing.cta]["smem_base"]) + thing.number) >> 3])
-
-
-def circles(case: Case) -> list[Found]:
-    """MB201: parties that wait for each other, once a circle; circles of other warps at the same places are one."""
-    edges = {p: case.sources(p.thing) for p in case.parties}
-    found: dict[frozenset[Place], list[Circle]] = {}
-    seen: set[frozenset[Party]] = set()
-    for start in case.parties:
-        ring = _circle(edges, start)
-        if not ring or frozenset(ring) in seen:
-            continue
-        seen.add(frozenset(ring))
-        circle = [(p, next(g for q, g in edges[before] if q == p)) for before, p in zip([ring[-1], *ring], ring, strict=False)]
-        found.setdefault(frozenset(_place(link) for link in circle), []).append(circle)
-    return [
-        Found(Cause(rule="MB201", message=_circle_text(case, same)), set(), {p.thing for circle in same for p, _ in circle})
-        for same in found.values()
-    ]
-
-
-def _place(link: tuple[Party, Gift]) -> Place:
-    """What is alike for warps that take the same part in a circle."""
-    party, gift = link
-    return party.thing, party.pc, party.asked, party.role, party.cta, gift.event.pc, gift.waits
-
-
-def _circle(edges: dict[Party, list[tuple[Party, Gift]]], start: Party) -> list[Party]:
-    """The shortest way from a party back to itself."""
-    ways, seen = [[start]], {start}
-    while ways:
-        way = ways.pop(0)
-        for party, _ in edges[way[-1]]:
-            if party == start:
-                return way
-            if party not in seen:
-                seen.add(party)
-                ways.append([*way, party])
-    return []
-
-
-def _circle_text(case: Case, same: list[Circle]) -> str:
-    """What is broken (`invariants.broken`), then the circle: each party, and where the next one would give what it waits for."""
-    parts = {_place(link): merged([p for circle in same for p, g in circle if _place((p, g)) == _place(link)]) for link in same[0]}
-    circle = [(parts[_place(link)], link[1]) for link in same[0]]
-    lines, why = [], broken(case, circle)
-    for k, (party, _) in enumerate(circle):
-        giver, gift = circle[(k + 1) % len(circle)]
-        lacks = case.states[party.thing]
-        verb = {"copy": "would load", "expect": "would expect_tx", "registers": "would give registers back", "dealloc": "would free columns"}
-        line = f"{party.name} waits for {lacks.name}"
-        line += f" (parity {party.asked})" if party.asked >= 0 else ""
-        doing = verb.get(gift.event.kind, "would come" if lacks.kind in ("barrier", "cluster") else "would arrive")
-        giver_name = "the same party" if len(circle) == 1 else giver.name
-        line += f", where {giver_name} {doing} at {short(case.sm, gift.event.pc)}"
-        lines.append(line + (f" after {gift.waits} more waits" if gift.waits > 1 else ""))
-    text = "; ".join(lines)
-    return f"{why}. The circle: {text}" if why else text

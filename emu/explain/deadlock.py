@@ -34,7 +34,8 @@ def explain_deadlock(sm: StreamingMultiprocessor) -> Deadlock:
         state.sources = describe_sources(case, thing)
     warps = [warp for party in parties for warp in _warps(sm.team[party.place], party)]
     count = len(warps)
-    waiting = f"{count} warps {'wait for each other' if mutual(case) else 'are stuck'}" if count > 1 else "one warp waits"
+    many = "wait for each other" if mutual(case) else "are stuck"
+    waiting = f"{count} warps {many}" if count > 1 else "one warp waits"
     text = f"no warp can issue and no copy or wgmma is in flight: {waiting}"
     spinning = sum(len(other.spinning) for other in sm.team)
     if spinning:

@@ -102,7 +102,8 @@ def state_of(sm: StreamingMultiprocessor, thing: Thing, log: list[Event]) -> Bar
         state.expected = sm.tmem.shape[0]
         state.pending = sum(columns for _, _, columns, _ in owned)
         state.given = [
-            f"columns {first}-{first + columns - 1} of CTA {cta}, from {short(sm, pc)}" for cta, first, columns, pc in owned
+            f"columns {first}-{first + columns - 1} of CTA {cta}, from {short(sm, pc)}"
+            for cta, first, columns, pc in owned
         ]
     elif thing.kind == "warpgroup":
         state.expected, state.pending = 4, 4 - _warpgroup_arrived(sm, thing)

@@ -16,7 +16,8 @@ from numba.extending import intrinsic
 
 from emu.llvm import F16, F32, I8, I16, I32, I64, call, load, offset, pick, shuffle, splat, store, vector
 
-KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8, KIND_E2M3, KIND_E3M2, KIND_E2M1, KIND_B1 = range(11)
+KIND_F16, KIND_BF16, KIND_TF32, KIND_E4M3, KIND_E5M2, KIND_S8, KIND_U8 = range(7)
+KIND_E2M3, KIND_E3M2, KIND_E2M1, KIND_B1 = range(7, 11)
 KINDS = (*range(7), KIND_B1)  # those of wgmma; the others are tcgen05's
 PLANES = 8  # KIND_B1 + i: bit i of every byte
 ELEMENT = {kind: I8 for kind in range(11)} | {KIND_F16: I16, KIND_BF16: I16, KIND_TF32: I32}

@@ -112,9 +112,7 @@ UNPACK = {
     for high in (False, True)
 }
 
-UNPACK_RELU = {
-    type: _unpack_fp8(g, type.upper(), False, relu=True) for type, g in (("e4m3", E4M3), ("e5m2", E5M2))
-}
+UNPACK_RELU = {type: _unpack_fp8(g, type.upper(), False, relu=True) for type, g in (("e4m3", E4M3), ("e5m2", E5M2))}
 
 # ---- forms ----------------------------------------------------------------------------------------
 

@@ -125,7 +125,9 @@ _ORDER = "accesses take effect in program order at issue, which is stronger; rel
 _CACHE = "a cache hint: changes no value, and the model has no L1"
 _IGNORED = (
     dict.fromkeys((".weak", ".volatile", ".mmio", *_SETS["LSEM"], *_SETS["SSEM"], *_SETS["SCOPE"]), _ORDER)
-    | dict.fromkeys((*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["KEEP"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE)
+    | dict.fromkeys(
+        (*_SETS["COP"], *_SETS["WCOP"], *_SETS["EVICT"], *_SETS["KEEP"], *_SETS["PREFETCH"], ".L2::cache_hint"), _CACHE
+    )
     | {".nc": "the read-only path: same values, same latency in the model"}
 )
 _POLICY = {"policy": "b64"}

@@ -145,9 +145,14 @@ def _split(e: Emitter, m: Match) -> int:
     return int(max(min(m.split, 1 << 18), -(1 << 18)))
 
 
-@instruction("tcgen05.ld.sync{.aligned}.SHAPE.NUM{.pack::16b}.b32 d, [taddr];", sets=_SETS, types=_TYPES, targets=FAMILY)
 @instruction(
-    "tcgen05.ld.sync{.aligned}.16x32bx2.NUM{.pack::16b}.b32 d, [taddr], split;", sets=_SETS, types=_TYPES, targets=FAMILY
+    "tcgen05.ld.sync{.aligned}.SHAPE.NUM{.pack::16b}.b32 d, [taddr];", sets=_SETS, types=_TYPES, targets=FAMILY
+)
+@instruction(
+    "tcgen05.ld.sync{.aligned}.16x32bx2.NUM{.pack::16b}.b32 d, [taddr], split;",
+    sets=_SETS,
+    types=_TYPES,
+    targets=FAMILY,
 )
 def load(e: Emitter, m: Match) -> None:
     """Load from Tensor Memory, asynchronously: warp w of a CTA from lanes 32 (w % 4) to +31 (PTX ISA 9.7.16.8.1)."""

@@ -13,7 +13,8 @@ FORMATS = ("", "b8x16.b4x16_p64", "b8x16.b6x16_p32")
 ARCHITECTURES = ("sm_100a", "sm_103a")  # ptxas 13.0: no family has shift
 
 UTCCP = unit("UTCCP", "uU->", "tcgen05_cp", "tcgen05_cp", "address, matrix descriptor; imm: tcgen05.cp word", "barrier")
-UTCSHIFT = unit("UTCSHIFT", "u->", "tcgen05_shift", "tcgen05_shift", "address; imm: byte offset, bit 32 a pair of CTAs", "barrier")
+_SHIFT = "address; imm: byte offset, bit 32 a pair of CTAs"
+UTCSHIFT = unit("UTCSHIFT", "u->", "tcgen05_shift", "tcgen05_shift", _SHIFT, "barrier")
 _TYPES = {"taddr": "tmem", "s_desc": "desc"}
 
 

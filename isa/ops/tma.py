@@ -89,7 +89,8 @@ def tensor_load(e: Emitter, m: Match) -> None:
     dims = _check_map(e, m)
     multicast, pair = m.has(".multicast::cluster"), m.has("cta_group::2")
     if multicast and pair:
-        error = e.error("multicasts of pairs of CTAs are not implemented", "copy without .multicast::cluster in each CTA")
+        hint = "copy without .multicast::cluster in each CTA"
+        error = e.error("multicasts of pairs of CTAs are not implemented", hint)
         assert isinstance(error, AssemblyError)
         raise UnsupportedError(error.diagnostics)
     destination = shared_whole(e, m.dst)

@@ -38,27 +38,56 @@ EXPECTED = {
     "tx01": ("TX101", ["expects 8,192 bytes", "4,096 came", "4,096 are missing"]),
     "tx03": ("TX101", ["expects 16,384 bytes", "8,192 came"]),
     "tx05": ("TX102", ["expects 0 bytes", "4,096 too many"]),
-    "mb15": ("MB106", ["in this phase: producer warp 0", "1 of 1 arrivals", "parity 1 of empty", "init count too small"]),
+    "mb15": (
+        "MB106",
+        ["in this phase: producer warp 0", "1 of 1 arrivals", "parity 1 of empty", "init count too small"],
+    ),
     "cl03": ("CL102", ["mask 0x7", "the 2 of the cluster"]),
     "cl05": ("CL104", ["CTA 0, which has exited", "CTA 1, warp 0"]),
-    "cl11": ("MB201", ["leader (warps 0-1) of CTA 0 waits for the cluster's barrier", "helper (warps 0-1) of CTA 1", "done of CTA 1"]),
+    "cl11": (
+        "MB201",
+        ["leader (warps 0-1) of CTA 0 waits for the cluster's barrier", "helper (warps 0-1) of CTA 1", "done of CTA 1"],
+    ),
     "cl13": ("MB204", ["ready of CTA 1 expects 2 arrivals", "96 of 128 threads", "loader (warp 1) of CTA 1"]),
-    "cl17": ("MB204", ["empty of CTA 0 expects 2 arrivals", "only 1 came: 1 of its own CTA, none of CTA 1", "nobody else that is left"]),
+    "cl17": (
+        "MB204",
+        [
+            "empty of CTA 0 expects 2 arrivals",
+            "only 1 came: 1 of its own CTA, none of CTA 1",
+            "nobody else that is left",
+        ],
+    ),
     "cl15": ("CL106", ["without having come to it"]),
     "seed01": ("MB204", ["empty expects 1 arrival", "none came; no instruction of the program arrives on it"]),
-    "seed02": ("MB204", ["empty expects 64 arrivals", "only 2 came", "consumer warps 1-2 at head", "nobody else that is left"]),
+    "seed02": (
+        "MB204",
+        ["empty expects 64 arrivals", "only 2 came", "consumer warps 1-2 at head", "nobody else that is left"],
+    ),
     "seed03": ("MB204", ["empty expects 2 arrivals", "only 1 came", "Exited: warp 2"]),
     "seed04": ("MB207", ["consumer (warp 1)", "full", "not flipped"]),
     "seed05": ("livelock", ["flags"]),
-    "seed06": ("NB101", ["barrier 3 waits for 64 threads, 32 have come", "giver warp 0 arrived on barrier 4 instead", "bar.arrive"]),
+    "seed06": (
+        "NB101",
+        ["barrier 3 waits for 64 threads, 32 have come", "giver warp 0 arrived on barrier 4 instead", "bar.arrive"],
+    ),
     "seed07": ("MB201", ["left (warp 0) waits for right_ready", "right (warp 1) waits for left_ready"]),
     "seed08": ("WG105", ["warp 3 of it", "barrier 0"]),
     "seed09": ("MB201", ["waits for the register pool", "producer (warps 0-3) would give registers back", "answer"]),
     "seed10": ("TX101", ["loaded + 8 expects 8,192 bytes", "4,096 came"]),
     "seed11": ("MB201", ["empty is fresh", "asks for parity 1", "producer (warp 0)", "asks for 0"]),
-    "seed12": ("MB201", ["3 phases of full have completed and only 2 of empty", "never given back", "consumer (warp 1) saw it"]),
+    "seed12": (
+        "MB201",
+        ["3 phases of full have completed and only 2 of empty", "never given back", "consumer (warp 1) saw it"],
+    ),
     "seed13": ("MB106", ["already arrived in phase 0", "parity 1 of empty", "16 bytes pending", "was not flipped"]),
-    "seed14": ("TX101", ["full of CTA 0 expects 4,096 bytes", "that leave CTA 0 out: CTA 0 warp 0", "[%full], 2;`, whose mask names CTA 1 only"]),
+    "seed14": (
+        "TX101",
+        [
+            "full of CTA 0 expects 4,096 bytes",
+            "that leave CTA 0 out: CTA 0 warp 0",
+            "[%full], 2;`, whose mask names CTA 1 only",
+        ],
+    ),
 }
 
 

@@ -77,7 +77,9 @@ def test_too_much_is_out_of_bounds(ptx) -> None:
 @pytest.mark.parametrize("size", [1 << 32, (1 << 64) - 8, 10**12, 600_000])
 def test_nothing_aliases_behind_the_stack(ptx, size: int) -> None:
     """However much one asks for, the next block is not the same one again."""
-    body = f"mov.u64 %d5, {size}; alloca.u64 %d1, %d5; alloca.u64 %d2, %d5; st.local.u32 [%d1], 1; st.local.u32 [%d2], 2;"
+    body = (
+        f"mov.u64 %d5, {size}; alloca.u64 %d1, %d5; alloca.u64 %d2, %d5; st.local.u32 [%d1], 1; st.local.u32 [%d2], 2;"
+    )
     result = ptx.run(body)
     assert result.exit_code() == 6 and "local" in result.findings[0].message
 

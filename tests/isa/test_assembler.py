@@ -196,7 +196,8 @@ def test_vector_variables():
 
 
 @pytest.mark.parametrize(
-    ("line", "name"), [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_103a"), ("sm_103", "sm_100"), ("sm_90, debug", "sm_90")]
+    ("line", "name"),
+    [("sm_90a", "sm_90a"), ("sm_86", "sm_80"), ("sm_103a", "sm_103a"), ("sm_103", "sm_100"), ("sm_90, debug", "sm_90")],
 )
 def test_targets(line, name):
     assert target(line) == name

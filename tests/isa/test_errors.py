@@ -185,7 +185,10 @@ def test_all_findings_are_listed() -> None:
 
 
 def test_unsupported_instructions_are_all_named() -> None:
-    error = finding(kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];\nmultimem.st.relaxed.sys.global.f32 [%rd1], %f1;"), UnsupportedError)
+    error = finding(
+        kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];\nmultimem.st.relaxed.sys.global.f32 [%rd1], %f1;"),
+        UnsupportedError,
+    )
     assert error.exit_code == 4
     assert [d.message for d in error.diagnostics] == [
         "'tex.2d.v4.f32.f32' is not implemented",
@@ -229,7 +232,10 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
         (kernel("P: .callprototype _ (); call %d1, P;"), "8:4: error: calls by address are not implemented"),
         (kernel("P: .callprototype (.param .b32 _) _ (.param .b32 _);"), "8:4: error: calls by address are not"),
         (kernel("mov.u64 %d1, f;", ".func f() { ret; }\n"), "9:14: error: the address of the function 'f': calls by"),
-        (kernel("", ".func f() { ret; }\n.global .u64 t[1] = {f};\n"), "'t' holds the address of the function 'f': calls by"),
+        (
+            kernel("", ".func f() { ret; }\n.global .u64 t[1] = {f};\n"),
+            "'t' holds the address of the function 'f': calls by",
+        ),
         (kernel("", ".global .texref t;\n"), "4:1: error: textures and surfaces are not implemented"),
         (kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];"), "8:1: error: 'tex.2d.v4.f32.f32' is not implemented"),
     ],

@@ -44,7 +44,8 @@ SM_86 = re.compile(r"m(in|ax).*\.xorsign")  # from sm_86 on, which is read as sm
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_record_is_of_these_patterns(target: str) -> None:
-    assert [line for _, line in recorded(target)] == instructions(target), f"run python -m tools.forms --target {target}"
+    lines = [line for _, line in recorded(target)]
+    assert lines == instructions(target), f"run python -m tools.forms --target {target}"
 
 
 @pytest.mark.parametrize("target", TARGETS)

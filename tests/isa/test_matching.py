@@ -224,7 +224,8 @@ def test_register_types_follow_ptxas(ptxas):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [("multimem.st.relaxed.sys.global.f32 [%d1], %f1;", "shfl"), ("clmad.lo.u64 %rd1, %rd2, %rd3, %rd4;", "")]
+    ("line", "words"),
+    [("multimem.st.relaxed.sys.global.f32 [%d1], %f1;", "shfl"), ("clmad.lo.u64 %rd1, %rd2, %rd3, %rd4;", "")],
 )
 def test_what_is_not_implemented_has_a_remedy(line, words):
     (finding,) = error(line).diagnostics

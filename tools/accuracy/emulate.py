@@ -72,7 +72,12 @@ def scheduled(problem: FlashAttention3, sms: int) -> Result:
         grid, args = (1, 1, 1), [column if arg is rounds else arg for arg in args]
     on = machine(sms=1 if table else sms)
     result: Result = emu.launch(
-        kernel, machine=on, grid=grid, block=start.block, args=args, shared_bytes=start.shared_bytes,
+        kernel,
+        machine=on,
+        grid=grid,
+        block=start.block,
+        args=args,
+        shared_bytes=start.shared_bytes,
         cluster=start.cluster,
     )
     return result

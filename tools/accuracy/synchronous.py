@@ -176,7 +176,13 @@ def gain() -> Iterator[tuple[int, int, float, float, float]]:
 def generations() -> str:
     """How many times faster FlashAttention-3 is than -2."""
     rows = [
-        (str(dim), f"{length:,}", *(f"{x:.2f}" for x in (there, ours, here)), f"{here / there:.3f}", f"{here / ours:.3f}")
+        (
+            str(dim),
+            f"{length:,}",
+            *(f"{x:.2f}" for x in (there, ours, here)),
+            f"{here / there:.3f}",
+            f"{here / ours:.3f}",
+        )
         for dim, length, there, ours, here in gain()
     ]
     header = ("head dim", "rows and keys", "libraries, H200", "fa2 / fa3, H200", "emulated", "to libraries", "to ours")

@@ -46,7 +46,9 @@ def _kernel(space: str, op: str, where: str, chains: int, returns: bool) -> str:
     base = "    mov.u32 %first, 0;\n" if space == "global" else "    add.u32 %first, %smem, 1024;\n"
     address = "    cvt.u64.u32 %at, %mine;\n" + ("    add.u64 %at, %at, %data;\n" if space == "global" else "")
     setup = load_data("c", chains) + "".join(f"    cvt.u64.u32 %w{i}, %c{i};\n" for i in range(chains))
-    declare = registers("c", chains) + registers("w", chains, "b64") + "    .reg .b32 %mine, %first;\n    .reg .b64 %at;\n"
+    declare = (
+        registers("c", chains) + registers("w", chains, "b64") + "    .reg .b32 %mine, %first;\n    .reg .b64 %at;\n"
+    )
     narrow = "".join(f"    cvt.u32.u64 %c{i}, %w{i};\n" for i in range(chains)) if wide else ""
     sinks = tuple(f"%c{i}" for i in range(chains))
     body = loop("".join(steps))

@@ -35,7 +35,8 @@ HEAD = """.version 8.6
 THERE:
 TABLE: .branchtargets THERE;
 """
-WIDE = {"b64": "l", "u64": "l", "s64": "l", "desc": "l", "f32x2": "l", "f64": "d", "f32": "f", "b128": "q", "pred": "p", "any": "r"}
+WIDE = dict.fromkeys(("b64", "u64", "s64", "desc", "f32x2"), "l")
+WIDE |= {"f64": "d", "f32": "f", "b128": "q", "pred": "p", "any": "r"}
 NARROW = {"b8": "c"} | dict.fromkeys(["u8", "s8", "b16", "u16", "s16", "f16", "bf16", "e4m3x2", "e5m2x2"], "h")
 ADDRESSES = {"shared": "[%r90]", "tmem": "[%r91]", "local": "[stack]", "param": "[block]", "const": "[table]"}
 LENGTHS = (1, 2, 4, 8, 16, 32, 64)

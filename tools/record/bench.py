@@ -40,7 +40,12 @@ class _Launcher:
             parameters.append(self._map(bench))
         self._gpu.clear(self._flush, FLUSH)
         self._gpu.launch(
-            self._functions[bench.text], (bench.ctas, 1, 1), (32 * bench.warps, 1, 1), bench.shared, parameters, bench.cluster,
+            self._functions[bench.text],
+            (bench.ctas, 1, 1),
+            (32 * bench.warps, 1, 1),
+            bench.shared,
+            parameters,
+            bench.cluster,
         )
         self._gpu.synchronize()
         self._gpu.read(out, table)

@@ -48,8 +48,13 @@ def run(problem: Problem, inputs: Mapping[str, Any], sms: int, numerics: str = "
     start = problem.launch(inputs, sms)
     kernel = emu.load(problem.kernel_path, defines=problem.defines)
     result = emu.launch(
-        kernel, grid=start.grid, block=start.block, cluster=start.cluster, args=start.args,
-        shared_bytes=start.shared_bytes, numerics=numerics,
+        kernel,
+        grid=start.grid,
+        block=start.block,
+        cluster=start.cluster,
+        args=start.args,
+        shared_bytes=start.shared_bytes,
+        numerics=numerics,
     )
     if result.exit_code():
         raise RuntimeError(f"{problem.kernel}: {result.findings or result.deadlock}")
