@@ -17,7 +17,7 @@ from isa import calls, clusters
 from isa.code import Code, MicroOp, PredSource, half
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError
 from isa.layout import Layout
-from isa.matching import at_word, match
+from isa.matching import at_operand, at_word, match
 from isa.micro import MICROS, Micro
 from isa.names import Symbol, undeclared
 from isa.program import CLUSTER_WORD
@@ -177,8 +177,9 @@ class Lowering:
         return half(x, 1)
 
     def error(self, message: str, hint: str = "", operand: Operand | None = None) -> AssemblyError:
-        """An error at the current instruction, to be raised."""
-        return AssemblyError([Diagnostic(self.pos, message, hint, self.source_line(self.pos))])
+        """An error at the current instruction, or at one of its operands, to be raised."""
+        line = self.source_line(self.pos)
+        return AssemblyError([Diagnostic(at_operand(self.pos, operand, line), message, hint, line)])
 
     # ---- Names ----
 

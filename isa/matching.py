@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from isa import registry
 from isa.errors import AssemblyError, Diagnostic, UnsupportedError, nearest
 from isa.forms import TYPES, Edit, Slot, Template, match_qualifiers, nearest_edit, operand_type, template
-from isa.names import Names, OperandError
+from isa.names import Names, OperandError, word_of
 from isa.operands import convert
 from isa.registry import Form, Half, VReg
 from isa.syntax import Instr, Operand, Pair, Pos, Sink
@@ -163,8 +164,19 @@ def _bind(
 def at_word(pos: Pos, reason: OperandError, names: Names) -> Diagnostic:
     """An error about one name: the caret stands under it where the author's line spells it."""
     line = names.source_line(pos)
-    found = re.compile(rf"(?<![\w%$.]){re.escape(reason.word)}(?![\w.])").search(line, pos.col - 1)
+    found = next(_spelled(line, reason.word, pos), None)
     return Diagnostic(replace(pos, col=found.start() + 1) if found else pos, str(reason), reason.hint, line)
+
+
+def at_operand(pos: Pos, operand: Operand | None, line: str) -> Pos:
+    """Where the author's line spells an operand, if once; else where the instruction begins."""
+    found = list(_spelled(line, word_of(operand), pos))
+    return replace(pos, col=found[0].start() + 1) if len(found) == 1 else pos
+
+
+def _spelled(line: str, word: str, pos: Pos) -> Iterator[re.Match[str]]:
+    """A word's places in a line from `pos` on."""
+    return re.compile(rf"(?<![\w%$.]){re.escape(word)}(?![\w.])").finditer(line, pos.col - 1) if word else iter(())
 
 
 def _count_error(form: Template, given: int) -> OperandError:

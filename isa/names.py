@@ -94,6 +94,21 @@ def describe(node: Operand) -> str:
             return "a pair" if hasattr(node, "second") else "a string"
 
 
+def word_of(node: Operand | None) -> str:
+    """The word that an operand, or the base of an address, is written with; empty when it has none of its own."""
+    match node:
+        case Reg(name) | Sym(name):
+            return name
+        case Int(value):
+            return str(value)
+        case Addr(base) | TensorAddr(base):
+            return word_of(base)
+        case Not(item) | Neg(item):
+            return word_of(item)
+        case _:
+            return ""
+
+
 def not_hidden(node: Reg, names: Names) -> None:
     """As ptxas: where a register is called %tid, `%tid.x` is no component of the special register any more."""
     base, dot, _ = node.name.partition(".")
