@@ -223,21 +223,30 @@ def arrive_on(S: Any, C: Any, W: Any, k: int, lane: int, amount: int, imm: int, 
 
 
 @compiled
+def signal_elsewhere(S: Any, C: Any, W: Any, I: Any, kind: int, sign: int, m: int, t: int, when: int) -> int:
+    """Signal the mbarriers of m's lanes that lie in other CTAs; returns the lanes that are left, or RETRY, DEFAULT after a fault."""
+    if not ((I.imm >> 35) & 1 and S.peers):
+        return m
+    elsewhere = lanes_elsewhere(S, W, I.a, signed32(I.imm), m, 0)
+    if elsewhere < 0:
+        return DEFAULT
+    if elsewhere:
+        if not room(S, W, S.peers, t):
+            return RETRY
+        signal(S, C, W, I, kind, elsewhere, signed32(I.imm), sign, t, when)
+    return m & ~elsewhere
+
+
+@compiled
 def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     """mbarrier.arrive, .arrive_drop, .expect_tx, .noComplete: once per lane, in lane order.
 
     With .noComplete an arrival that completes the phase is undefined (9.7.13.15.13), here a fault.
     """
     served = max(t + C.mbar_arrive_cy, S.sync_free) + C.mbar_serve_cy
-    if (I.imm >> 35) & 1 and S.peers:
-        elsewhere = lanes_elsewhere(S, W, I.a, signed32(I.imm), m, 0)
-        if elsewhere > 0:
-            if not room(S, W, S.peers, t):
-                return RETRY
-            signal(S, C, W, I, P_ARRIVE, elsewhere, signed32(I.imm), 1, t, served + C.peer_arrive_cy)
-            m &= ~elsewhere
-        if elsewhere < 0:
-            return DEFAULT
+    m = signal_elsewhere(S, C, W, I, P_ARRIVE, 1, m, t, served + C.peer_arrive_cy)
+    if m < 0:
+        return m
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
@@ -258,15 +267,9 @@ def mbar_arrive(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def change_tx(S: Any, C: Any, W: Any, I: Any, t: int, m: int, sign: int) -> int:
     """mbarrier.expect_tx (+) and .complete_tx (-)."""
-    if (I.imm >> 35) & 1 and S.peers:
-        elsewhere = lanes_elsewhere(S, W, I.a, signed32(I.imm), m, 0)
-        if elsewhere > 0:
-            if not room(S, W, S.peers, t):
-                return RETRY
-            signal(S, C, W, I, P_TX, elsewhere, signed32(I.imm), sign, t, t + C.mbar_arrive_cy + C.peer_arrive_cy)
-            m &= ~elsewhere
-        if elsewhere < 0:
-            return DEFAULT
+    m = signal_elsewhere(S, C, W, I, P_TX, sign, m, t, t + C.mbar_arrive_cy + C.peer_arrive_cy)
+    if m < 0:
+        return m
     for lane in range(32):
         if not (m >> lane) & 1:
             continue
