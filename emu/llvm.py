@@ -7,11 +7,13 @@ Python are in emu.raw, the 32-lane vectors of micro-operations in emu.vector.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils
 
 I8, I16, I32, I64 = (ir.IntType(width) for width in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+# float32 values of the host's widest vector register; with AVX-512 there are 32 of these, else 16.
+FLOATS = 16 if binding.get_host_cpu_features().get("avx512f") else 8
 
 
 def vector(element: ir.Type, lanes: int) -> ir.Type:

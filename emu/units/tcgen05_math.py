@@ -15,7 +15,24 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from emu.llvm import F16, F32, F64, I16, I32, I64, call, load, loop_by_8, offset, splat, store, vector
+from emu.llvm import (
+    F16,
+    F32,
+    F64,
+    FLOATS,
+    I16,
+    I32,
+    I64,
+    call,
+    load,
+    loop_by_8,
+    offset,
+    pick,
+    shuffle,
+    splat,
+    store,
+    vector,
+)
 from emu.raw import ld8, st32
 from emu.units.tcgen05_operands import COLUMN, WORK_BYTES, depth, shared_panel, tensor_panel
 from emu.units.tensor_math import FAULT_A, FAULT_B, OK
@@ -43,26 +60,28 @@ def _emit_block(b, columns, steps, a_rows, b_columns, c_at, d_at):
 
     a_rows: two addresses, b_columns: one a column; c_at(j), d_at(j): addresses of 16 float32.
     """
-    f32x8 = vector(F32, 8)
-    start = [load(b, offset(b, c_at(j), 32 * h), f32x8, 32) for j in range(columns) for h in (0, 1)]
+    whole, part, halves = vector(F32, 16), vector(F32, FLOATS), range(16 // FLOATS)
+    start = [load(b, offset(b, c_at(j), 4 * FLOATS * h), part, 32) for j in range(columns) for h in halves]
 
     def body(step, sums):
         shift = b.mul(step, I64(32))
         a_at, b_at = ([b.add(x, shift) for x in addresses] for addresses in (a_rows, b_columns))
         new = list(sums)
         for u in range(8):
-            rows = [load(b, offset(b, x, 32 * u), f32x8, 32) for x in a_at]
+            rows = [load(b, offset(b, x, 32 * u), vector(F32, 8), 32) for x in a_at]
+            if part == whole:
+                rows = [shuffle(b, *rows, range(16))]
             for j, at in enumerate(b_at):
                 value = load(b, offset(b, at, 32 * u), F32, 4)
-                one = b.insert_element(ir.Constant(f32x8, ir.Undefined), value, I32(0))
-                column = b.shuffle_vector(one, one, ir.Constant(vector(I32, 8), [0] * 8))
-                for h in (0, 1):
-                    new[2 * j + h] = call(b, "llvm.fma.v8f32", f32x8, rows[h], column, new[2 * j + h])
+                column = pick(b, b.insert_element(ir.Constant(part, ir.Undefined), value, I32(0)), [0] * FLOATS)
+                for h in halves:
+                    n = len(halves) * j + h
+                    new[n] = call(b, f"llvm.fma.v{FLOATS}f32", part, rows[h], column, new[n])
         return new
 
     new = loop_by_8(b, steps, start, body)
     for n, value in enumerate(new):
-        store(b, value, offset(b, d_at(n // 2), 32 * (n % 2)), 32)
+        store(b, value, offset(b, d_at(n // len(halves)), 4 * FLOATS * (n % len(halves))), 32)
 
 
 def _block(columns):
@@ -93,8 +112,9 @@ def _block(columns):
     return block
 
 
-# 12 accumulators, two vectors of A and one of B fill the 16 vector registers; 8 serve what 6 columns leave over.
-_block_6, _block_4 = _block(6), _block(4)
+# 12 accumulators, a column of A and a value of B in each lane fill 16 vector registers; 8 serve what is left over.
+WIDE, NARROW = 3 * FLOATS // 4, FLOATS // 2
+_wide_block, _narrow_block = _block(WIDE), _block(NARROW)
 
 
 @njit(error_model="numpy")
@@ -106,15 +126,15 @@ def _multiply(steps, k, pairs, spread, panel_a, panel_b, first, columns, zero, d
     j = 0
     while j < columns:
         left = columns - j
-        wide = left != 4 and left != 8
+        wide = left != NARROW and left != 2 * NARROW
         for p in range(pairs):
             a, to = panel_a + p * k * 64, d + COLUMN * j + 4 * spread * p
             c, c_column = (zero, 0) if zero else (to, COLUMN)
             if wide:
-                _block_6(steps, k, a, panel_b, first + j, c, c_column, to)
+                _wide_block(steps, k, a, panel_b, first + j, c, c_column, to)
             else:
-                _block_4(steps, k, a, panel_b, first + j, c, c_column, to)
-        j += 6 if wide else 4
+                _narrow_block(steps, k, a, panel_b, first + j, c, c_column, to)
+        j += WIDE if wide else NARROW
 
 
 # ---- D by way of a tile ---------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The numerics of wgmma, on the register file as it lies: D stays in its fragment layout.
 
 A D register of a warp is 32 lanes of 32 bits: 8 rows (lane / 4) x 4 columns (2 * (lane % 4) + parity), so
-a 256-bit part of it is 2 rows x 4 columns.  A step of K multiplies A *spread* (each row repeated
-for its 4 lanes) with 4 columns of B's *panel* broadcast to both halves (emu.units.tensor_panels).
+a 256-bit part of it is 2 rows x 4 columns, one of 512 bits 4 rows.  A step of K multiplies A *spread* (each row repeated
+for its 4 lanes) with 4 columns of B's *panel* broadcast to all rows (emu.units.tensor_panels).
 
 Arithmetic in fast mode: every product enters by a float32 fused multiply-add, k ascending, starting from C (from
 +0 when scale-d is false).  One rounding to nearest a step, hence deterministic and independent of N and of the
@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 from emu.llvm import (
     F16,
     F32,
+    FLOATS,
     I16,
     I32,
     I64,
@@ -37,6 +38,7 @@ from emu.units.tensor_panels import (
     KIND_B1,
     KIND_S8,
     KIND_TF32,
+    PANEL_ORDER,
     PLANES,
     chunk_offsets,
     column_at,
@@ -50,6 +52,7 @@ from emu.units.tensor_silicon import fused_rows, split
 OK, FAULT_A, FAULT_B = range(3)  # an operand reaches outside shared memory
 
 ROW = 128  # bytes of a register row
+PARTS = 32 // FLOATS  # vectors of a register row
 HALF_OFFSETS = 256  # bytes of 64 row offsets
 # scratch, in bytes from its (64-byte aligned) start
 _ZERO = 0  # a row of zeros
@@ -68,15 +71,15 @@ SCRATCH_BYTES = _EXPONENTS_B + 32 * 32 * 32
 
 
 def _emit_step(b, u, rows, columns, sums):
-    """One k: sums[4 v + i] += rows[i] * columns[v].
+    """One k: sums[PARTS v + i] += rows[i] * columns[v].
 
-    Odd steps start at row 2: on Zen 3 that keeps both FMA pipes busy where one block follows another
+    Odd steps start in the middle: on Zen 3 that keeps both FMA pipes busy where one block follows another
     (16 steps: 33 ns a block against 36 ns in plain order; 30 ns at the peak of the pipes).
     """
-    for i in ((i + 2 * u) % 4 for i in range(4)):
+    for i in ((i + PARTS // 2 * u) % PARTS for i in range(PARTS)):
         row = rows(i)
         for v, column in enumerate(columns):
-            sums[4 * v + i] = call(b, "llvm.fma.v8f32", row.type, row, column, sums[4 * v + i])
+            sums[PARTS * v + i] = call(b, f"llvm.fma.v{FLOATS}f32", row.type, row, column, sums[PARTS * v + i])
 
 
 def _emit_block(b, k, spread, panel, b_panels, c_rows, d_rows):
@@ -84,22 +87,22 @@ def _emit_block(b, k, spread, panel, b_panels, c_rows, d_rows):
 
     A comes spread; with `panel` (address of A's panel) it is spread on the way, for later blocks.
     """
-    f32x8 = vector(F32, 8)
-    start = [load(b, offset(b, c, 32 * i), f32x8, 32) for c in c_rows for i in range(4)]
+    part, nbytes, fours = vector(F32, FLOATS), 4 * FLOATS, FLOATS // 4
+    start = [load(b, offset(b, c, nbytes * i), part, 32) for c in c_rows for i in range(PARTS)]
 
     def body(step, sums):
         at = b.add(spread, b.mul(step, I64(ROW)))
         a_panel, *b_at = (x and b.add(x, b.mul(step, I64(32))) for x in (panel, *b_panels))
         new = list(sums)
         for u in range(8):
-            columns = [pick(b, load(b, offset(b, x, 32 * u), vector(F32, 4), 16), [0, 1, 2, 3] * 2) for x in b_at]
-            a_rows = a_panel and load(b, offset(b, a_panel, 32 * u), f32x8, 32)
+            columns = [pick(b, load(b, offset(b, x, 32 * u), vector(F32, 4), 16), [0, 1, 2, 3] * fours) for x in b_at]
+            a_rows = a_panel and load(b, offset(b, a_panel, 32 * u), vector(F32, 8), 32)
 
             def rows(i, u=u, a_rows=a_rows):
-                row_at = offset(b, at, ROW * u + 32 * i)
+                row_at = offset(b, at, ROW * u + nbytes * i)
                 if not a_rows:
-                    return load(b, row_at, f32x8, 32)
-                row = pick(b, a_rows, [i] * 4 + [4 + i] * 4)
+                    return load(b, row_at, part, 32)
+                row = pick(b, a_rows, [PANEL_ORDER.index(fours * i + j // 4) for j in range(FLOATS)])
                 store(b, row, row_at, 32)
                 return row
 
@@ -108,14 +111,15 @@ def _emit_block(b, k, spread, panel, b_panels, c_rows, d_rows):
 
     new = loop_by_8(b, k, start, body)
     for n, value in enumerate(new):
-        store(b, value, offset(b, d_rows[n // 4], 32 * (n % 4)), 32)
+        store(b, value, offset(b, d_rows[n // PARTS], nbytes * (n % PARTS)), 32)
 
 
 @intrinsic
 def _block(typing, k, spread, b_panels, c_rows, d_rows):
-    """One block; the tuples hold an address for each of 2 or 3 register rows.
+    """One block; the tuples hold an address for each of 2, 3 or 6 register rows.
 
-    Three rows make 12 accumulators, which with one A and three B vectors fill 16 vector registers.
+    Three rows make 12 accumulators of 256 bits, which with one A and three B vectors fill 16 vector registers; six make as
+    many of 512 bits, which hide the latency of two FMA pipes.
     """
 
     def emit(ctx, b, sig, args):
@@ -177,12 +181,21 @@ def _multiply(n, k, panel_a, spread, panel_b, window, offsets, zero):
     while v < vectors:
         d = row_at(window, offsets, v), row_at(window, offsets, v + 1)
         b = column_at(panel_b, k, v), column_at(panel_b, k, v + 1)
-        if vectors - v == 2 or vectors - v == 4:
+        left = vectors - v
+        if left == 2 or left == 4:
             _block(k, spread, b, (zero, zero) if zero else d, d)
             v += 2
+            continue
+        d3 = d[0], d[1], row_at(window, offsets, v + 2)
+        b3 = b[0], b[1], column_at(panel_b, k, v + 2)
+        if PARTS == 2:
+            d4, b4 = row_at(window, offsets, v + 3), column_at(panel_b, k, v + 3)
+            d6 = *d3, d4, row_at(window, offsets, v + 4), row_at(window, offsets, v + 5)
+            b6 = *b3, b4, column_at(panel_b, k, v + 4), column_at(panel_b, k, v + 5)
+            _block(k, spread, b6, (zero, zero, zero, zero, zero, zero) if zero else d6, d6)
+            v += 6
         else:
-            d3 = d[0], d[1], row_at(window, offsets, v + 2)
-            _block(k, spread, (b[0], b[1], column_at(panel_b, k, v + 2)), (zero, zero, zero) if zero else d3, d3)
+            _block(k, spread, b3, (zero, zero, zero) if zero else d3, d3)
             v += 3
 
 
