@@ -20,6 +20,7 @@ FAMILIES = {
     "tma": "tools.calibrate.tma",
     "wgmma": "tools.calibrate.wgmma",
     "mixed": "tools.calibrate.mixed",
+    "bursts": "tools.calibrate.bursts",
     "groups": "tools.calibrate.groups",
     "chip": "tools.calibrate.chip",
     "memory": "tools.calibrate.memory",
