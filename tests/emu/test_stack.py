@@ -68,6 +68,20 @@ def test_save_and_restore(ptx) -> None:
     assert out.tolist() == [0, 128, 128, 77]
 
 
+def test_addresses_of_32_bits(ptx) -> None:
+    """The .u32 forms: their registers hold the same addresses."""
+    body = """
+    alloca.u32 %r1, 100;
+    stacksave.u32 %r2;
+    alloca.u32 %r3, 8, 64;
+    stackrestore.u32 %r2;
+    alloca.u32 %r4, 8;
+    st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4};"""
+    out = np.zeros(4, np.uint32)
+    assert not ptx.run(body, "u64 out", [out]).findings
+    assert out.tolist() == [0, 100, 128, 104]
+
+
 def test_too_much_is_out_of_bounds(ptx) -> None:
     body = "alloca.u64 %d1, 1016; alloca.u64 %d2, 16; st.local.u32 [%d1+1012], 1; st.local.u32 [%d2+8], 2;"
     result = ptx.run(body)
@@ -82,6 +96,15 @@ def test_nothing_aliases_behind_the_stack(ptx, size: int) -> None:
     )
     result = ptx.run(body)
     assert result.exit_code() == 6 and "local" in result.findings[0].message
+
+
+@pytest.mark.parametrize(("align", "at"), [(1, 8), (8, 8), (16, 16), (1 << 23, 1 << 23)])
+def test_alignments(ptx, align: int, at: int) -> None:
+    """The second block begins at a multiple of the alignment, of 8 at least; the largest one there is, too, which no stack has room for."""
+    out = np.zeros(1, np.uint64)
+    body = f"alloca.u64 %d1, 3; alloca.u64 %d2, 0, {align}; st.global.u64 [%out], %d2;"
+    assert not ptx.run(body, "u64 out", [out]).findings
+    assert int(out[0]) == at
 
 
 @pytest.mark.parametrize("align", [0, 3, 1 << 24])
