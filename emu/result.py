@@ -29,6 +29,7 @@ class Numerics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     `mode` says whose arithmetic made them: `silicon` is the card's bit for bit.  `bound`, of fast mode only, is the most
     by which one of the kernel's instructions can differ from the card's, relative to the magnitudes that it adds up.
+    `failed` says which outputs differ too much, where and by how much.
     """
 
     max_abs_error: float
@@ -38,6 +39,7 @@ class Numerics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     passed: bool
     mode: Literal["fast", "silicon"] = "fast"
     bound: float | None = None
+    failed: list[str] = []
 
 
 class Issue(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -72,6 +72,7 @@ def solve(
             reference=found.reference,
             tiles_checked=found.tiles_checked,
             passed=found.passed,
+            failed=list(found.failed),
             mode="silicon" if numerics == SILICON else "fast",
             bound=None if numerics == SILICON or unknown(kernel.program) else bound(kernel.program, machine),
         )

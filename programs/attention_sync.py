@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from programs.attention import Attention, Block
-from programs.problem import PTX_TYPE, Array, Define, Launch, ceildiv
+from programs.errors import Array
+from programs.problem import PTX_TYPE, Define, Launch, ceildiv
 
 THREADS = 128
 

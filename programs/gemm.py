@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from programs.problem import PTX_TYPE, Array, Define, ErrorSum, Launch, Numerics, Option, Problem, ceildiv
+from programs.errors import Array, ErrorSum, Numerics
+from programs.problem import PTX_TYPE, Define, Launch, Option, Problem, ceildiv
 from programs.tensormap import TensorMap
 
 TILE_M = 128
@@ -109,14 +110,14 @@ class Gemm(Problem):
         self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
     ) -> Numerics:
         """Compare c with the float64 product, tile by tile."""
-        errors = ErrorSum()
+        errors = ErrorSum("c")
         row_tiles = ceildiv(self.m, TILE_M)
         for tile in sorted(set(range(self.tiles) if tiles is None else tiles)):
             column, row = divmod(tile, row_tiles)
             rows = slice(row * TILE_M, (row + 1) * TILE_M)
             columns = slice(column * self.tile_n, (column + 1) * self.tile_n)
             product = inputs["a"][rows].astype(np.float64) @ inputs["b"][:, columns].astype(np.float64)
-            errors.add(outputs["c"][rows, columns], product)
+            errors.add(outputs["c"], (rows, columns), product)
         tolerance = TOLERANCE[self.dtype]
         if self.dtype == "tf32":
             tolerance = max(tolerance, TF32_TERM * self.k)

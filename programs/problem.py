@@ -5,18 +5,17 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
+from programs.errors import Array, Numerics
 from programs.tensormap import TensorMap
 
-Array = NDArray[Any]
 Define = int | float | str
 Argument = Array | np.generic | TensorMap
 
@@ -51,23 +50,6 @@ class Launch:
     shared_bytes: int
     arrays: dict[str, Array]
     cluster: int = 1  # CTAs of a cluster, along x
-
-
-@dataclass(frozen=True)
-class Numerics:
-    """Outputs against the float64 reference.
-
-    `rel_error` is the Frobenius norm of the difference over that of the reference, over all checked
-    tiles; `details` holds what else was compared (`lse_abs_error`).
-    """
-
-    max_abs_error: float
-    rel_error: float
-    reference: str
-    tiles_checked: int
-    passed: bool
-    tolerance: float
-    details: dict[str, float] = field(default_factory=dict)
 
 
 class Problem(abc.ABC):
@@ -214,44 +196,6 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def shape(self) -> dict[str, Any]:
         """The `problem` field of results."""
-
-
-class ErrorSum:
-    """Accumulates errors block by block, so that a reference never has to be held whole."""
-
-    def __init__(self) -> None:
-        self.max_abs = 0.0
-        self.squares = 0.0
-        self.reference_squares = 0.0
-        self.tiles = 0
-        self.reference_nan = False
-
-    def add(self, output: Array, reference: NDArray[np.float64]) -> None:
-        """Compare one tile; NaN equals NaN, an infinity equals itself, and one on one side only makes the errors infinite."""
-        got = output.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            difference = np.abs(got - reference)
-        difference[(got == reference) | np.isnan(got) & np.isnan(reference)] = 0.0
-        difference[np.isnan(difference)] = np.inf
-        self.max_abs = max(self.max_abs, float(difference.max(initial=0.0)))
-        self.squares += float(np.sum(difference**2))
-        self.reference_squares += float(np.sum(reference[np.isfinite(reference)] ** 2))
-        self.reference_nan |= bool(np.isnan(reference).any())
-        self.tiles += 1
-
-    @property
-    def relative(self) -> float:
-        """Frobenius norm of the error over that of the reference."""
-        if self.reference_squares > 0:
-            return float(np.sqrt(self.squares / self.reference_squares))
-        return 0.0 if self.squares == 0 else float("inf")
-
-    def numerics(self, reference: str, tolerance: float, **details: tuple[float, float]) -> Numerics:
-        """The verdict; `details` are (value, limit) pairs that must hold as well."""
-        reference += ", which has NaN" if self.reference_nan else ""
-        passed = self.relative <= tolerance and all(value <= limit for value, limit in details.values())
-        values = {name: value for name, (value, _) in details.items()}
-        return Numerics(self.max_abs, self.relative, reference, self.tiles, passed, tolerance, values)
 
 
 def as_operand(name: str, array: Array, dtype: np.dtype[Any]) -> Array:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from programs.problem import Array, Define, ErrorSum, Launch, Numerics, Option, Problem, ceildiv
+from programs.errors import Array, ErrorSum, Numerics
+from programs.problem import Define, Launch, Option, Problem, ceildiv
 
 # f32 sums of exponentials by ex2.approx (2 ulp) and one approximate reciprocal.
 TOLERANCE = 2e-6
@@ -57,12 +58,12 @@ class Softmax(Problem):
         self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
     ) -> Numerics:
         """Compare y with float64; a tile is what one CTA does."""
-        errors, warps = ErrorSum(), int(self.defines["WARPS"])
+        errors, warps = ErrorSum("y"), int(self.defines["WARPS"])
         for tile in sorted(set(range(ceildiv(self.rows, warps)) if tiles is None else tiles)):
             rows = slice(tile * warps, (tile + 1) * warps)
             x = inputs["x"][rows].astype(np.float64)
             weights = np.exp(x - x.max(axis=1, keepdims=True))
-            errors.add(outputs["y"][rows], weights / weights.sum(axis=1, keepdims=True))
+            errors.add(outputs["y"], (rows,), weights / weights.sum(axis=1, keepdims=True))
         return errors.numerics("softmax in float64", TOLERANCE)
 
     @property

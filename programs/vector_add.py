@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from programs.problem import Array, Define, ErrorSum, Launch, Numerics, Option, Problem, ceildiv
+from programs.errors import Array, ErrorSum, Numerics
+from programs.problem import Define, Launch, Option, Problem, ceildiv
 
 TOLERANCE = 1e-7  # one rounding to f32: at most 2^-24 of each element
 
@@ -52,10 +53,10 @@ class VectorAdd(Problem):
         self, outputs: Mapping[str, Array], inputs: Mapping[str, Array], tiles: Iterable[int] | None = None
     ) -> Numerics:
         """Compare c with float64; a tile is what one CTA does."""
-        errors, block = ErrorSum(), int(self.defines["BLOCK"])
+        errors, block = ErrorSum("c"), int(self.defines["BLOCK"])
         for tile in sorted(set(range(ceildiv(self.n, block)) if tiles is None else tiles)):
             part = slice(tile * block, (tile + 1) * block)
-            errors.add(outputs["c"][part], inputs["a"][part].astype(np.float64) + inputs["b"][part])
+            errors.add(outputs["c"], (part,), inputs["a"][part].astype(np.float64) + inputs["b"][part])
         return errors.numerics("a + b in float64", TOLERANCE)
 
     @property

@@ -52,6 +52,8 @@ def _rows(result: Result) -> Iterator[tuple[str, str]]:
                 f"{'; bit for bit as the card' if result.numerics.mode == 'silicon' else ''}"
             ),
         )
+        for text in result.numerics.failed:
+            yield "", text
     if result.chaos:
         changed = any(f.rule == "CHAOS" for f in result.findings)
         verdict = "outputs changed, see below" if changed else "outputs unchanged"

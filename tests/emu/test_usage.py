@@ -13,7 +13,7 @@ import programs
 from emu.commands import run as run_command
 from emu.memory_map import must_fit
 from emu.result import Deadlock
-from programs.problem import ErrorSum
+from programs.errors import ErrorSum
 from tests.emu.test_cli import fake_result
 
 ENTRY = ".visible .entry {}(.param .u64 x) {{ .reg .b64 %d; ld.param.u64 %d, [x]; st.global.u32 [%d+{}], {}; ret; }}\n"
@@ -145,13 +145,13 @@ def test_help_names_every_program():
 
 
 def test_nan_against_nan_is_no_error():
-    errors = ErrorSum()
+    errors = ErrorSum("x")
     special = np.array([np.nan, np.inf, -np.inf, 2.0])
-    errors.add(special.astype(np.float32), special)
+    errors.add(special.astype(np.float32), (slice(None),), special)
     assert errors.relative == errors.max_abs == 0 and errors.numerics("x", 0.0).passed
     for got, expected in ((np.inf, -np.inf), (np.nan, 1.0), (1.0, np.nan), (np.inf, np.nan)):
-        errors = ErrorSum()
-        errors.add(np.array([got, 2.0]), np.array([expected, 2.0]))
+        errors = ErrorSum("x")
+        errors.add(np.array([got, 2.0]), (slice(None),), np.array([expected, 2.0]))
         assert not errors.numerics("x", 1e30).passed
 
 

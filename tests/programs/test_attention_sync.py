@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import programs
@@ -54,6 +55,16 @@ def run(
 @pytest.mark.parametrize("ftz", [0, 1])
 def test_shapes(options: dict[str, Any], ftz: int) -> None:
     run({"FTZ": ftz}, **options)
+
+
+@pytest.mark.parametrize("name", ["fa1", "fa2", "fa3"])
+def test_large_scores(name: str) -> None:
+    """N(0, 50) inputs: lse is 10,000 and cannot be nearer than the scores, which are float32."""
+    problem = programs.find(name).from_options(seqlen=64, seqlen_k=100, heads=1)
+    inputs = {n: (50 * a.astype(np.float32)).astype(a.dtype) for n, a in problem.make_inputs().items()}
+    result = solve(problem, load_machine("h200", ("chip.sms=1",)), inputs)
+    assert result.numerics is not None and result.numerics.failed == []
+    assert abs(result.outputs["lse"]).max() > 5000
 
 
 @pytest.mark.parametrize("defines", TILES, ids=str)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import programs
+from programs.attention import reference
+from programs.errors import ErrorSum
 from programs.gemm import to_tf32
-from programs.problem import ErrorSum
 from programs.tensormap import TensorMap
 
 SMALL = {
@@ -213,10 +214,50 @@ def test_unknown_program() -> None:
 
 
 def test_error_sum() -> None:
-    errors = ErrorSum()
-    errors.add(np.array([3.0, 4.0], np.float32), np.array([3.0, 4.0]))
-    errors.add(np.array([0.0], np.float32), np.array([0.5]))
+    errors = ErrorSum("x")
+    errors.add(np.array([3.0, 4.0], np.float32), (slice(0, 2),), np.array([3.0, 4.0]))
+    errors.add(np.array([3.0, 4.0, 0.0], np.float32), (slice(2, 3),), np.array([0.5]))
     assert errors.relative == pytest.approx(0.5 / math.sqrt(25.25))
     assert errors.max_abs == 0.5 and errors.tiles == 2
-    errors.add(np.array([np.inf]), np.array([1.0]))
+    assert errors.numerics("", 1.0).passed
+    (text,) = errors.numerics("", 0.01).failed
+    assert text.startswith("x has a relative error of 9.95e-02, at most 1.00e-02 may be")
+    assert text.endswith("farthest off is x[2], which is 0 and not 0.5")
+    errors.add(np.array([np.inf]), (slice(None),), np.array([1.0]))
     assert not errors.numerics("", 1.0).passed
+
+
+def test_scores_of_any_magnitude_round_as_float32_does() -> None:
+    """lse of large scores is as good as the scores: a float32 product of q and k, added up as badly as can be, is within the limit."""
+    rng = np.random.default_rng(3)
+    problem = programs.find("fa2").from_options(seqlen=20, seqlen_k=40, heads=1)
+    for magnitude in (1, 50, 5000):
+        for sign in (np.abs, np.asarray):  # of one sign: roundings of a growing sum do not cancel
+            inputs = {n: sign(magnitude * rng.standard_normal(s)).astype(np.float16) for n, s in problem.shapes.items()}
+            q, k, v = (inputs[n][0, :, 0].astype(np.float32) for n in "qkv")
+            scores = np.zeros((20, 40), np.float32)
+            for i in range(128):
+                scores += np.outer(q[:, i], k[:, i])
+            scaled = scores.astype(np.float64) / math.sqrt(128)
+            top = scaled.max(axis=1, keepdims=True)
+            weights = np.exp(scaled - top)
+            o = weights / weights.sum(axis=1, keepdims=True) @ v
+            lse = (top + np.log(weights.sum(axis=1, keepdims=True)))[:, 0]
+            outputs = {"o": o[None, :, None], "lse": lse[None, None]}
+            assert problem.check(outputs, inputs).passed
+
+
+def test_a_wrong_lse_is_named_with_its_place() -> None:
+    problem = programs.find("fa2").from_options(seqlen=200, heads=4, heads_k=2, batch=2)
+    inputs = problem.make_inputs()
+    outputs = {"o": np.zeros(inputs["q"].shape), "lse": np.zeros((2, 4, 200))}
+    for batch in range(2):
+        for head in range(4):
+            q, k, v = inputs["q"][batch, :, head], inputs["k"][batch, :, head // 2], inputs["v"][batch, :, head // 2]
+            outputs["o"][batch, :, head], outputs["lse"][batch, head] = reference(q, k, v, problem.softmax_scale(inputs))
+    assert problem.check(outputs, inputs).passed
+    outputs["lse"][1, 2, 150] += 0.002
+    (text,) = problem.check(outputs, inputs).failed
+    assert text.startswith("lse[1, 2, 150], which is ") and "e-03 may be" in text
+    outputs["o"][0, 7, 3, 9] += 100
+    assert problem.check(outputs, inputs).failed[0].rpartition("off is ")[2].startswith("o[0, 7, 3, 9], which is 100")
