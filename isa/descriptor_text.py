@@ -20,22 +20,28 @@ from isa.descriptors import (
 )
 
 HOPPER_SWIZZLES = ("none", "128B", "64B", "32B")
+OWNERS = {0: "wgmma (version 0)", VERSION: f"tcgen05.mma (version {VERSION})"}
+# Bits that are 0: beside the addresses, and of wgmma (PTX ISA 9.7.15.5.1) all between base offset and swizzle.
+RESERVED = {True: (14, 15, 30, 31), False: (14, 15, 30, 31, *range(46, 49), *range(52, 62))}
 
 
 def matrix_text(desc: int) -> str:
     """A 64-bit matrix descriptor: its fields, and what is wrong with it."""
-    blackwell = desc >> 46 & 7 == VERSION
+    version = desc >> 46 & 7
+    blackwell = version == VERSION
     start, lbo, sbo = ((desc >> at & 0x3FFF) << 4 for at in (0, 16, 32))
     code = desc >> 61 & 7 if blackwell else desc >> 62 & 3
     swizzle = (SWIZZLES if blackwell else HOPPER_SWIZZLES)[code]
     lines = [
-        f"matrix descriptor {desc:#018x} of {'tcgen05.mma (version 1)' if blackwell else 'wgmma (version 0)'}",
+        f"matrix descriptor {desc:#018x} of {OWNERS.get(version, f'nothing: there is no version {version} (bits 46-48); read as one of wgmma')}",
         f"  start address {start:#x}, leading-dimension offset (LBO) {lbo} bytes, stride offset (SBO) {sbo} bytes",
         f"  swizzle {swizzle or 'that does not exist'} (code {code}), base offset {desc >> 49 & 7}",
     ]
     if blackwell:
         wrong = matrix_problem(desc, 2 if code == 1 else 0, code == 1)
         lines += [f"  wrong: {': '.join(MATRIX_PROBLEMS[wrong])}"] if wrong else []
+    if stray := [str(bit) for bit in RESERVED[blackwell] if desc >> bit & 1]:
+        lines.append(f"  wrong: reserved bits are set: {', '.join(stray)}")
     return "\n".join(lines) + "\n"
 
 

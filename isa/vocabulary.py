@@ -73,20 +73,20 @@ def compound(opcode: str) -> str:
 _QUALIFIERS = _words(
     """
     1d 2d 3d 4d 5d L1 L2 a abs acq_rel acquire add aligned all alloc and and_popc any approx arrive ashift ashr async
-    async_generic b b1 b1024 b128 b16 b32 b4x16_p64 b64 b6x16_p32 b8 b8x16 ballot bf16 bf16x2 bfly block block16
-    block32 block_scale box_dim bulk bulk_group c ca cas cc cg clamp cluster cmp col collector commit commit_group
-    complete_tx const cp cp_fenceproxy cp_mask cs cta cv d dealloc dec down e2m1 e2m1x2 e2m1x4 e2m3 e2m3x2 e2m3x4 e3m2
-    e3m2x2 e3m2x4 e4m3 e4m3x2 e4m3x4 e5m2 e5m2x2 e5m2x4 element_stride elemtype end entry eq equ evict_first evict_last
-    exch expect_tx f16 f16x2 f32 f32x2 f64 f6x2 fence fill_mode fractional ftz full func gather4 ge generic geom geu
-    global global_address global_dim global_stride gpu gt gtu hi hs i2 idx im2col im2col_no_offs inc init
-    interleave_layout inval is_canceled l ld le leu lo load local ls lt ltu m16n16 m16n16k16 m16n8 m16n8k16 m16n8k256
-    m16n8k32 m16n8k64 m16n8k8 m32n8k16 m8n16 m8n32k16 m8n8 m8n8k4 max mbarrier mbarrier_init min minctas mma mma_async
-    mmio mxf4 mxf4nvf4 nan nc ne neu noComplete no_allocate noftz noinc num once oob op or param parity pending_count
-    popc prefetch proxy query_cancel rank rcp read red reduce relaxed release relinquish_alloc_permit relu replace rm
-    rmi rn rna rni row rp rpi rs rz rzi s16 s16x2 s2 s32 s4 s64 s8 sat satfinite scatter4 shared shift shiftamt sp
-    sparse st start store swizzle_atomicity swizzle_mode sync sync_restrict sys tensor tensormap test_wait texmode tf32
-    tile to trans transa transb try_cancel try_wait u16 u16x2 u32 u4 u64 u8 ue8m0 ue8m0x2 uni unified up v v2 v4 v8
-    volatile wait wait_group warp weak wide wrap ws xor xor_popc xorsign
+    async_generic b b1 b1024 b128 b16 b32 b4x16_p64 b64 b6x16_p32 b8 b8x16 ballot bf16 bf16x2 bfly block block16 block32
+    block_scale box_dim bulk bulk_group c ca cas cc cg clamp cluster cmp col collector commit commit_group complete_tx
+    const cp cp_fenceproxy cp_mask cs cta cv d dealloc dec down e2m1 e2m1x2 e2m1x4 e2m3 e2m3x2 e2m3x4 e3m2 e3m2x2 e3m2x4
+    e4m3 e4m3x2 e4m3x4 e5m2 e5m2x2 e5m2x4 element_stride elemtype end entry eq equ evict_first evict_last exch expect_tx
+    f16 f16x2 f32 f32x2 f64 f6x2 fence fill_mode fractional ftz full func gather4 ge generic geom geu global
+    global_address global_dim global_stride gpu gt gtu hi hs i2 idx im2col im2col_no_offs inc init interleave_layout
+    inval is_canceled l ld le leu lo load local ls lt ltu m16n16 m16n16k16 m16n16k8 m16n8 m16n8k16 m16n8k256 m16n8k32
+    m16n8k64 m16n8k8 m32n8k16 m8n16 m8n32k16 m8n8 m8n8k128 m8n8k32 m8n8k4 max mbarrier mbarrier_init min minctas mma
+    mma_async mmio mxf4 mxf4nvf4 nan nc ne neu noComplete no_allocate noftz noinc num once oob op or param parity
+    pending_count popc prefetch proxy query_cancel rank rcp read red reduce relaxed release relinquish_alloc_permit relu
+    replace rm rmi rn rna rni row rp rpi rs rz rzi s16 s16x2 s2 s32 s4 s64 s8 sat satfinite scatter4 shared shift
+    shiftamt sp sparse st start store swizzle_atomicity swizzle_mode sync sync_restrict sys tensor tensormap test_wait
+    texmode tf32 tile to trans transa transb try_cancel try_wait u16 u16x2 u32 u4 u64 u8 ue8m0 ue8m0x2 uni unified up v
+    v2 v4 v8 volatile wait wait_group warp weak wide wrap ws xor xor_popc xorsign
     """
 )
 # Families of them: repetitions, shapes, and words with a name space.

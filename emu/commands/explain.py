@@ -133,10 +133,10 @@ def short_spelling(word: str) -> str:
 
 
 def micro(word: str) -> str:
-    """A micro-operation: its signature, timing class, meaning, and the routine of the unit that executes it."""
+    """A micro-operation: its signature, timing class, meaning, and the routine of the unit that executes it; of a family (`LDSM`) all."""
     op = MICROS.get(word)
     if op is None:
-        return ""
+        return "".join(micro(name) for name in MICROS if name.startswith(f"{word}."))
     lines = [f"micro-operation {op.name}  {op.sig}  timing class {op.timing}"]
     lines += [f"  {op.doc}"] if op.doc else []
     lines += [f"  executed by {op.unit} (emu/units)"] if op.unit else []

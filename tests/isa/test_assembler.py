@@ -89,10 +89,15 @@ def test_immediates_are_listed_in_words():
         "cp.async.cg.shared.global [%r1 + 16], [%d1 + -8], 16;": "-0x8 -> +0x10, 16 bytes",
         "red.global.add.v2.f32 [%d1 + 4], {%f1, %f2};": "+0x4 add f32 x2",
     }
+    wanted |= {
+        "fma.rn.f32 %f1, %f2, 0f3FB8AA3B, 0f42800000;": "1.442695, 64.0",
+        "add.f32 %f1, %f2, 0fFF800000;": ", -inf",
+        "add.s32 %r1, %r2, 0x3FB8AA3B;": "0x3fb8aa3b",
+    }
     registers = ".reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .f32 %f<8>; .shared .b8 s[64];"
     for text, words in wanted.items():
         program = assemble(
-            text=f".version 8.6 .target sm_90a .address_size 64 .entry k() {{ {registers} {text} st.global.u32 [%d7], %r1; }}"
+            text=f".version 8.6 .target sm_90a .address_size 64 .entry k() {{ {registers} {text} st.global.u32 [%d7], %r1; st.global.f32 [%d6], %f1; }}"
         ).program()
         assert words in listing(program), (text, listing(program))
     # those of a scheduler's or a table's own kind stay numbers
@@ -101,6 +106,16 @@ def test_immediates_are_listed_in_words():
             text=SAXPY.replace("mov.u32 %r4, %tid.x;", "mov.u32 %r4, %tid.x; lop3.b32 %r4, %r4, %r3, %r2, 0xc0;")
         ).program()
     )
+
+
+def test_more_predicates_than_there_are():
+    """ptxas 13.0 moves such predicates to registers (P2R) and back (ISETP); the warning says that the cycles lack that."""
+    live = "".join(f"setp.gt.s32 %p{k}, %r1, {k};" for k in range(8)) + "".join(f"@%p{k} st.global.u32 [%d1], {k + 1};" for k in range(8))
+    text = ".version 8.6 .target sm_90a .address_size 64 .entry k(.param .u64 x) { .reg .pred %p<8>; .reg .b32 %r<2>; .reg .b64 %d<2>;"
+    text += f" ld.param.u64 %d1, [x]; ld.global.u32 %r1, [%d1]; {live} ret; }}"
+    (warning,) = assemble(text=text).program().warnings
+    assert "8 predicates are needed, the hardware has 7: ptxas keeps the others in registers" in warning and "not counted" in warning
+    assert not assemble(text=text.replace("setp.gt.s32 %p7, %r1, 7;", "").replace("@%p7 st", "@%p6 st")).program().warnings
 
 
 def test_a_register_that_is_always_set_to_one_constant_is_that_constant():

@@ -237,6 +237,10 @@ def test_registers_that_nothing_writes_are_warned_of() -> None:
             kernel("", ".func f() { ret; }\n.global .u64 t[1] = {f};\n"),
             "'t' holds the address of the function 'f': calls by",
         ),
+        (
+            kernel("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%r1,%r2,%r3,%r4}, [%r5], 16;"),
+            "'.m16n16k8' of 'wmma.load",
+        ),
         (kernel("", ".global .texref t;\n"), "4:1: error: textures and surfaces are not implemented"),
         (kernel("tex.2d.v4.f32.f32 {%f1}, [t, {%f1}];"), "8:1: error: 'tex.2d.v4.f32.f32' is not implemented"),
     ],
