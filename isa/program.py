@@ -5,6 +5,7 @@ Nothing here depends on the text that the program came from, except the line map
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,6 +109,17 @@ class Program:
     explicit_cluster: bool = False  # .explicitcluster: a launch gives its clusters
     max_cluster: int | None = None  # .maxclusterrank
     blocks_are_clusters: bool = False  # .blocksareclusters: the grid counts clusters
+
+    @functools.cached_property
+    def nobodys(self) -> np.ndarray:
+        """bool per instruction: its role is only that of the lines above, for it follows a label to which another role branches."""
+        found = np.zeros(len(self.instrs), bool)
+        for pc in np.flatnonzero(self.instrs["target"] > 0):
+            at = int(self.instrs["target"][pc])
+            if self.role_of[at - 1] == self.role_of[at] != self.role_of[pc]:
+                others = np.flatnonzero(self.role_of[at:] != self.role_of[at])
+                found[at : at + others[0] if len(others) else None] = True
+        return found
 
     @property
     def rows(self) -> int:

@@ -22,7 +22,7 @@ def place(sm: StreamingMultiprocessor, pc: int) -> tuple[str, str, str]:
     program = sm.program
     pc = min(max(pc, 0), len(program.lines) - 1)
     pos = program.lines[pc]
-    return str(pos), program.roles[program.role_of[pc]], _line(sm, pos) or program.micro_names[pc]
+    return str(pos), role(sm, pc), _line(sm, pos) or program.micro_names[pc]
 
 
 def short(sm: StreamingMultiprocessor, pc: int, quote: bool = False) -> str:
@@ -70,9 +70,10 @@ def _line(sm: StreamingMultiprocessor, pos: Any) -> str:
 
 
 def role(sm: StreamingMultiprocessor, pc: int) -> str:
-    """The role of an instruction."""
+    """The role of an instruction; `main` for code where warps of several roles meet, as at a common exit."""
     program = sm.program
-    return str(program.roles[program.role_of[min(max(pc, 0), len(program.lines) - 1)]])
+    pc = min(max(pc, 0), len(program.lines) - 1)
+    return "main" if program.nobodys[pc] else str(program.roles[program.role_of[pc]])
 
 
 def span(numbers: Iterable[int]) -> str:
