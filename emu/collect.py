@@ -13,6 +13,7 @@ import numpy as np
 from emu.chaos import Chaos
 from emu.explain import explain_deadlock, explain_fault
 from emu.explain.chaos import perturbations
+from emu.explain.hazards import explain_hazards
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
 from emu.printed import printed
@@ -76,6 +77,7 @@ def collect(
         lines=_lines(program, stalls),
     )
     result.findings = [Finding(rule="ASM", severity="info", location=program.name, message=w) for w in program.warnings]
+    result.findings += explain_hazards(sms)
     _ending(result, sms[-1], memory)
     result.printed = printed(program, memory)
     result.outputs.update(memory.arrays)

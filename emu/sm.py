@@ -111,6 +111,8 @@ class StreamingMultiprocessor:
         self.live = np.zeros(len(self.shared) // 8, np.uint8)
         self.cells = np.zeros(len(self.shared) // 8, CELL)
         self.events = np.zeros(EVENTS, EVENT)
+        self.marked = np.zeros(len(self.shared) // PAGE if "async_copy" in linked.units else 0, np.uint64)
+        self.copied = np.empty(len(self.marked) * PAGE // 16, np.int64)
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
         self._make_tensor_cores()
         self.log = np.empty(REQUESTS, REQUEST)
@@ -164,7 +166,7 @@ class StreamingMultiprocessor:
             "instr_at": self.linked.instrs, "list_at": self.linked.lists, "ready_at": self.ready, "next_at": self.next, "free_at": self.free,
             "order_at": self.order, "warp_at": self.warps, "cta_at": self.ctas,
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
-            "mbar_at": self.mbars, "live_at": self.live, "version_at": self.versions, "segment_at": self.segments,
+            "mbar_at": self.mbars, "live_at": self.live, "copied_at": self.copied, "marked_at": self.marked, "version_at": self.versions, "segment_at": self.segments,
             "message_at": self.messages, "inbox_at": self.inbox, "spare_at": self.spare, "sent_at": self.sent,
             "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
@@ -239,7 +241,7 @@ class StreamingMultiprocessor:
         """Drop the large arrays of a finished SM; what reports read stays."""
         if self.sm["status"][0] == FINISHED:
             for name in (
-                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "cells", "events", "tmem", "products", "stage",
+                "shared", "windows", "times", "staging", "local", "scratch", "versions", "log", "copies", "copied", "cells", "events", "tmem", "products", "stage",
             ):  # fmt: skip
                 delattr(self, name)
         return self

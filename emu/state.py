@@ -73,7 +73,10 @@ WARP = np.dtype(
         ("order", i64),  # launch order, for selection
         ("group_end", i64, GROUPS),  # mma_issued when a group was committed
         ("bulk_group", i32, 32),  # per lane: bulk groups committed
-        ("copy_group", i32, 32),  # per lane: groups of cp.async committed
+        ("copies", i32),  # whether it has executed a cp.async
+        ("copy_group", i32, 32),  # per lane: groups of cp.async committed,
+        ("copy_waited", i32, 32),  # waited for,
+        ("copy_shown", i32, 32),  # and waited for when it last signalled
         ("decisions", i64),  # decision points of chaos so far
         # when its tcgen05.alloc first looks for columns, 0: it has none, below: -1 - the unit that a pair got
         ("tmem_due", i64),
@@ -226,6 +229,15 @@ SM = np.dtype(
         ("fault_pc", i32),
         ("fault_address", i64),
         ("fault_aux", i64),
+        # the first access that nothing orders behind a copy or product (emu.units.hazards): kind, who accesses, and the other
+        ("hazard", i32),
+        ("hazard_pc", i32),
+        ("hazard_warp", i32),
+        ("hazard_lane", i32),
+        ("hazard_address", i64),
+        ("hazard_by", i32),
+        ("hazard_by_pc", i32),
+        ("hazard_newer", i32),  # groups of copies that its lane has committed since, its own included
         # schedulers
         ("sub_next", i64, SUBPARTITIONS),
         ("sub_others", i64, SUBPARTITIONS),  # no warp but the last one can issue before
@@ -346,6 +358,8 @@ SM = np.dtype(
         ("chaos_at", i64),  # PERTURBATION
         ("chaos_only", i64),  # decision points that may be perturbed, -1: all
         ("chaos_only_at", i64),  # their names
+        ("copied_at", i64),  # who copied last to each 16 bytes of shared memory,
+        ("marked_at", i64),  # and per 1 KB page which of them that still matters for; 0: the program has no cp.async
         ("version_at", i64),  # write count per 1 KB page of shared memory
         ("segment_at", i64),
         ("segments", i32),

@@ -83,10 +83,10 @@ def compare(run: Run, chaos: Chaos, note: Callable[[str], None] = lambda text: N
     """The result of `run(chaos)`, with a finding when it is not that of `run(None)`.
 
     `run` starts from the same inputs every time.  The finding names the fewest perturbations that show the
-    difference.  A plain run that fails is returned as it is.
+    difference.  A plain run that does not come to its end, or has wrong numbers, is returned as it is.
     """
     plain = run(None)
-    if plain.exit_code():
+    if plain.exit_code() > 1 or (plain.numerics and not plain.numerics.passed):
         note(f"the run without chaos fails already: chaos {chaos} was not tried")
         return plain
     result = run(chaos)

@@ -41,6 +41,13 @@ def _refilled(sm: StreamingMultiprocessor, address: int) -> str:
     return filled_again(sm, log, int(S["fault_warp"]) % WARP_SLOTS, address, state_of(sm, thing, log))
 
 
+def _life(sm: StreamingMultiprocessor, address: int) -> str:
+    """Whether an mbarrier that a copy misses is gone or yet to come."""
+    cta = int(sm.ctas[int(sm.sm[0]["fault_warp"]) // WARP_SLOTS]["id"])
+    was = any(e.kind == "init" and e.cta == cta and e.what == address for e in events(sm))
+    return "it was invalidated" if was else "it is not initialised yet"
+
+
 def _problem(problems: Sequence[tuple[str, str]], message: str, number: int) -> str:
     """What is wrong with a descriptor of tcgen05.mma, where the message says so."""
     return ": ".join(problems[number]) if "descriptor" in message and number < len(problems) else ""
@@ -53,7 +60,7 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     address = int(S["fault_address"]) % (1 << 64)
     name = f" ({_barrier(sm, address)})" if "{name}" in message else ""
     aux = int(S["fault_aux"])
-    words = {"idesc": _problem(PROBLEMS, message, aux), "matrix": _problem(MATRIX_PROBLEMS, message, aux)}
+    words = {"life": _life(sm, address), "idesc": _problem(PROBLEMS, message, aux), "matrix": _problem(MATRIX_PROBLEMS, message, aux)}
     message = message.format(address=address, aux=aux, where=memory.describe(address), name=name, **words)
     location, _, text = place(sm, int(S["fault_pc"]))
     warp, lane = int(S["fault_warp"]) % WARP_SLOTS, int(S["fault_lane"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from emu.units import common
+from emu.units import common, hazards
 
 # Fault kind -> (rule, message, remedy); `address`, `aux`, `where` are filled in.
 TEMPLATES = {
@@ -38,6 +38,11 @@ TEMPLATES = {
         "MEM106",
         "local access of {aux} bytes at {address:#x} is outside the thread's .local",
         "check the index and the size of the array",
+    ),
+    common.F_LOCAL_ALIGN: (
+        "MEM107",
+        "local access of {aux} bytes at {address:#x} is misaligned",
+        "align the address to the size of the access",
     ),
     common.F_STACK: ("CTL101", "more than {aux} nested divergent paths", "make the inner branches uniform"),
     common.F_PC: ("CTL102", "execution ran past the end of the program", "end every path with ret or exit"),
@@ -101,7 +106,11 @@ TEMPLATES = {
         "bulk copy at shared address {address:#x}",
         "128-byte alignment with a swizzle, 16 bytes without; 1024 keeps the 128B pattern",
     ),
-    common.F_TMA_MBAR: ("TX104", "the mbarrier of a bulk copy was invalidated before the copy completed", ""),
+    common.F_TMA_MBAR: (
+        "TX104",
+        "there is no mbarrier at {address:#x} when a copy completes that signals it: {life}",
+        "mbarrier.init goes before the copy, behind it a barrier of all CTAs that it may signal; mbarrier.inval goes after its last wait",
+    ),
     common.F_BULK_SIZE: ("TX105", "bulk copy of {aux} bytes", "the size is a multiple of 16 bytes"),
     common.F_TMEM_COLUMNS: (
         "TM101",
@@ -203,7 +212,7 @@ TEMPLATES = {
 }
 # The parts that are filled in, in the words of `warpsmith explain`.
 WORDS = {"{name}": "", "{where}": "the nearest array", "{aux:#x}": "<mask>", "{aux}": "<n>", "{address}": "<n>",
-         "{idesc}": "a field does not exist or does not go with the kind", "{matrix}": "a field does not exist"}  # fmt: skip
+         "{life}": "it is not initialised yet, or no longer", "{idesc}": "a field does not exist or does not go with the kind", "{matrix}": "a field does not exist"}  # fmt: skip
 
 
 def in_words(message: str) -> str:
@@ -215,6 +224,35 @@ def in_words(message: str) -> str:
 
 # As `TEMPLATES`, for readers.
 FAULTS = {kind: (rule, in_words(message), remedy) for kind, (rule, message, remedy) in TEMPLATES.items()}
+
+# Hazard -> (rule, what is wrong in general, remedy).
+HAZARDS = {
+    hazards.H_OWN: (
+        "CA101",
+        "shared memory is read that an earlier cp.async of the same warp may still write",
+        "cp.async.wait_group N leaves the N newest groups out: N is the number of groups that are committed behind the one that is read",
+    ),
+    hazards.H_OTHER: (
+        "CA102",
+        "shared memory is read that a cp.async of another warp may still write, which has not waited for it",
+        "the copying warp waits (cp.async.wait_group), and both come to a barrier, before the read; or a barrier before the copy, if older data are meant",
+    ),
+    hazards.H_SIGNAL: (
+        "CA103",
+        "shared memory is read that another warp has copied and waited for, without a barrier in between",
+        "a wait is for its own thread's copies only: bar.sync after it",
+    ),
+    hazards.H_SIZE: (
+        "CA104",
+        "a cp.async has a src-size above its cp-size (undefined; here all bytes are copied)",
+        "src-size is the number of bytes to read, at most cp-size; the rest become zeros",
+    ),
+    hazards.H_PRODUCT: (
+        "TM204",
+        "columns of Tensor Memory are loaded or stored that a tcgen05.mma before still writes",
+        "tcgen05.commit behind the product and a wait for its mbarrier, then tcgen05.fence::after_thread_sync, come before the access",
+    ),
+}  # fmt: skip
 
 # Rules of findings that are no fault of an instruction, and words of the reports: meaning and remedy.
 NOTES = {
@@ -233,6 +271,7 @@ NOTES = {
         "a warning of the assembler, such as spills or an ignored setmaxnreg",
         "`warpsmith asm FILE` shows it too",
     ),
+    **{rule: ("error", meaning, remedy) for rule, meaning, remedy in HAZARDS.values()},
     "deadlock": (
         "result",
         "no warp can issue and no copy or wgmma is in flight; the report says what each warp waits for (exit code 3)",

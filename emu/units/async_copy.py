@@ -38,6 +38,7 @@ from emu.units.common import (
     warps_of,
 )
 from emu.units.global_memory import ask, lines_of, sectors_of
+from emu.units.hazards import H_SIZE, mark, note, wait_for
 from emu.units.history import E_ARRIVE, record
 from emu.units.mbarrier import cell, settle
 from emu.units.mbarrier_word import M20, expected_of, make_word, pending_of, phase_of, tx_of
@@ -97,7 +98,10 @@ def copy_async(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
         target = shared_host(S, W, lane, get32(W, I.a, lane) + to, size)
         if target == 0:
             return DEFAULT
-        count = 0 if (ignore >> lane) & 1 else min(get32(W, I.c, lane), size)
+        count = 0 if (ignore >> lane) & 1 else get32(W, I.c, lane)
+        if count > size:
+            note(S, W, H_SIZE, lane, count, W.slot, W.pc, 0)
+            count = size
         source, address = 0, get64(W, I.b, lane) + start
         if count:
             if address % size != 0:
@@ -109,7 +113,8 @@ def copy_async(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
                 return DEFAULT
             reading |= 1 << lane
         E.target[lane], E.source[lane], E.count[lane] = target, source, count
-    E.size = size
+        mark(S, W, lane, target, size)
+    E.size, W.copies = size, 1
     if not reading:
         enter(S, W, m, t + C.copy_latency_cy)
         return DEFAULT
@@ -137,18 +142,21 @@ def copy_commit(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     Under chaos the warp may go on late, so that copies which it does not wait for are there when it reads.
     """
     W.dep_ready = at(S, W, C_COMMIT, W.pc, t, t, t)
-    for lane in range(32):
-        if (m >> lane) & 1:
-            W.copy_group[lane] += 1
+    close_group(W, m)
     return DEFAULT
 
 
 @compiled
-def waiting(S: Any, W: Any, m: int, imm: int) -> bool:
-    """Whether entries of all but the warp's N newest groups are not done yet."""
-    newest = imm & 0xFFFFFFFF
-    if (imm >> 32) & 1:
-        newest = -1  # the group that is still open counts as old
+def close_group(W: Any, m: int) -> None:
+    """What the lanes copy from now on belongs to their next group."""
+    for lane in range(32):
+        if (m >> lane) & 1:
+            W.copy_group[lane] += 1
+
+
+@compiled
+def waiting(S: Any, W: Any, m: int, newest: int) -> bool:
+    """Whether entries of all but the warp's `newest` groups are not done yet."""
     low, high = NEVER, -NEVER
     for lane in range(32):
         if (m >> lane) & 1:
@@ -168,12 +176,16 @@ def waiting(S: Any, W: Any, m: int, imm: int) -> bool:
 
 @compiled
 def copy_wait(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """cp.async.wait_group N and wait_all: until the entries of all but the N newest groups are done."""
+    """cp.async.wait_group N: until the entries of all but the N newest groups are done.  wait_all closes a group and waits for all."""
+    newest = I.imm & 0xFFFFFFFF
+    if (I.imm >> 32) & 1:
+        close_group(W, m)
+    wait_for(W, m, newest)
     W.dep_ready = t + I.latency
-    if m == 0 or not waiting(S, W, m, I.imm):
+    if m == 0 or not waiting(S, W, m, newest):
         return DEFAULT
     park(S, W, BLOCK_COPY_WAIT, R_LONG, t)
-    W.wait_mask, W.wait_aux = m, I.imm
+    W.wait_mask, W.wait_aux = m, newest
     return PARK
 
 
@@ -222,6 +234,7 @@ def arrive(S: Any, C: Any, E: Any, t: int) -> None:
             fault(S, W, F_MBAR_ARRIVALS, lane, (k << 3) - W.smem_base, 1)
         else:
             left = make_word(expected_of(word), tx_of(word), pending_of(word) - 1, phase_of(word))
+            W.copy_waited[lane] = max(W.copy_waited[lane], E.group[lane] + 1)
             record(S, W, E_ARRIVE, E.pc, (k << 3) - W.smem_base, 1, t)
             settle(S, C, W, k, left, t)
         if S.fault:

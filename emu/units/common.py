@@ -89,7 +89,8 @@ moves_of = view(TMOVE)
     F_COPY_RANKS,
     F_PAIR,
     F_PAIR_COLUMNS,
-) = range(49)
+    F_LOCAL_ALIGN,
+) = range(50)
 
 
 @compiled

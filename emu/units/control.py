@@ -26,6 +26,7 @@ from emu.units.common import (
     get32,
     members,
 )
+from emu.units.hazards import show
 from emu.units.history import E_EXIT, record
 from emu.units.opening import cluster_came
 from emu.units.sharing import return_cost
@@ -138,6 +139,7 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     A fence makes as many trips as its class has cycles of interval (fence.proxy.async: MEMBAR and FENCE.VIEW).  One that
     reaches beyond the SM ends when the chip has seen the stores before it, so that what follows does not use old data.
     """
+    show(W)
     S.fence_free = max(t << 8, S.fence_free) + I.interval * C.fence_port_cy256
     W.dep_reason = I.reason
     W.dep_ready = max(t + I.latency, (S.fence_free + 255) >> 8)

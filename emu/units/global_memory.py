@@ -15,6 +15,7 @@ from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
     F_GLOBAL_RANGE,
+    F_LOCAL_ALIGN,
     F_LOCAL_RANGE,
     F_READ_ONLY,
     RETRY,
@@ -239,8 +240,9 @@ def st_generic(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 @compiled
 def local_host(S: Any, W: Any, lane: int, offset: int, size: int) -> int:
     """Host address of a thread's local memory, or 0 after a fault."""
-    if offset < 0 or offset + size > S.local_bytes or offset % size != 0:
-        fault(S, W, F_LOCAL_RANGE, lane, offset, size)
+    outside = offset < 0 or offset + size > S.local_bytes
+    if outside or offset % size != 0:
+        fault(S, W, F_LOCAL_RANGE if outside else F_LOCAL_ALIGN, lane, offset, size)
         return 0
     thread = (W.slot * 32 + lane) * S.local_bytes
     return int(S.local_at + thread + offset)

@@ -11,6 +11,7 @@ from emu.compiled import compiled
 from emu.raw import view
 from emu.state import EVENT, EVENTS
 from emu.units.common import ctas_of
+from emu.units.hazards import show
 
 events_of = view(EVENT)
 
@@ -33,6 +34,7 @@ events_of = view(EVENT)
     E_CLUSTER,
     E_CLUSTER_OPEN,
 ) = range(1, 17)
+SIGNALS = (E_ARRIVE, E_DROP, E_BAR_SYNC, E_BAR_ARRIVE, E_CLUSTER)
 E_SENT = 32  # added to the kind: the sender's own record of what it did to a barrier of another CTA
 
 
@@ -43,6 +45,8 @@ def record(S: Any, W: Any, kind: int, pc: int, what: int, amount: int, t: int) -
     Lanes that do the same in one instruction are one event whose amounts add up (parities do not).
     """
     cta = ctas_of(S.cta_at, S.cta_slots)[W.cta].id
+    if kind in SIGNALS:
+        show(W)
     if S.by and kind != E_WAITED:
         record_of(S, cta, S.by - 1, S.by_warp, kind, S.by_pc, what, amount, t)
     else:

@@ -65,6 +65,8 @@ def start_cta(S: Any, C: Any, slot: int, t: int) -> None:
         c.bar_arrived[k] = 0
         c.bar_true[k], c.bar_false[k] = 0, 0
     fill(S.live_at + (c.smem_base >> 3), S.smem_per_cta >> 3)
+    if S.marked_at:
+        fill(S.marked_at + (c.smem_base >> 7), S.smem_per_cta >> 7)
     groups = wgroups_of(S.wg_at, WARPGROUPS)
     for k in range(slot * room // 4, (slot + 1) * room // 4):
         g = groups[k]
@@ -102,12 +104,12 @@ def start_warp(S: Any, slot: int, index: int, t: int) -> None:
     W.deadline = NEVER
     W.held, W.held_reason = 0, 0
     W.mma_issued, W.mma_group = 0, 0
-    W.decisions, W.met, W.passed = 0, 0, 0
+    W.decisions, W.met, W.passed, W.copies = 0, 0, 0, 0
     W.tmem_due, W.tmem_loaded, W.tmem_stored = 0, 0, 0
     S.launched += 1
     W.order = S.launched
     for lane in range(32):
-        W.bulk_group[lane], W.copy_group[lane] = 0, 0
+        W.bulk_group[lane], W.copy_group[lane], W.copy_waited[lane], W.copy_shown[lane] = 0, 0, 0, 0
     fill(W.row_at, S.const_first * 128)
     copy(W.row_at + S.const_first * 128, S.const_at, S.const_rows * 128)
     if S.window_row >= 0:

@@ -23,6 +23,7 @@ from emu.units.common import (
     signed32,
     together,
 )
+from emu.units.hazards import check, marked
 from emu.units.sharing import port_cost
 
 FULL = 0xFFFFFFFF
@@ -197,6 +198,8 @@ def ld_shared(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             host = shared_host(S, W, lane, get32(W, I.a, lane) + offset, size * count)
             if host == 0:
                 return DEFAULT
+            if marked(S, host):
+                check(S, W, lane, host, size * count)
             move(S, W, I, host, lane, 0)
     ideal = max((size * count) // 4, 1)
     beyond = C.wavefront_cy * (waves - ideal) if waves > ideal else C.merged_cy * (waves - ideal)
@@ -256,6 +259,8 @@ def ldsm(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
             host = shared_host(S, W, 8 * k + r, get32(W, S.shuffle_row, 8 * k + r) + offset, 16)
             if host == 0:
                 return DEFAULT
+            if marked(S, host):
+                check(S, W, 8 * k + r, host, 16)
             chunk16(target + 16 * r, host)
         if trans:
             transpose8(target, target)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
 from numba.extending import register_jitable
 
 from emu.compiled import compiled
@@ -50,7 +49,7 @@ from emu.units.tcgen05_math import LANES, mma, mma_pair
 from emu.units.tcgen05_queue import ask, begin, command, enter, retire, room
 from emu.units.tensor_math import FAULT_A, OK
 from emu.units.tmem import foreign, reachable
-from emu.units.tmem_layout import column_of, lane_of
+from emu.units.tmem_layout import column_of, lane_of, parts_of
 from isa import descriptors
 from isa.descriptors import (
     WORD_A_TENSOR,
@@ -75,12 +74,6 @@ sms_of = view(SM)
 OPERAND_BYTES = 32  # of K of a row of A or a column of B: every kind (9.7.16.2.1)
 A_COLUMNS = 8  # of A in Tensor Memory: as many bytes
 SCALE_ROWS = 32  # rows whose scales share a column (9.7.16.10.7)
-
-
-@njit(inline="always")
-def parts_of(J: Any) -> int:
-    """Parts of D's columns that lie one below the other in the lanes."""
-    return LANES // J.m if J.ws else 1
 
 
 # ---- issue ---------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from emu.units.common import (
     wake,
     warps_of,
 )
+from emu.units.hazards import check_products
 from emu.units.history import E_DEALLOC, record
 from emu.units.memory import FULL, shared_host, touch
 from emu.units.requests import request, requests_of
@@ -258,6 +259,7 @@ def address(S: Any, C: Any, W: Any, I: Any, m: int, count: int) -> int:
     if lane_of(taddr) < quarter or lane_of(taddr) + lanes > quarter + 32:
         fault(S, W, F_TMEM_LANES, 0, taddr, quarter)
         return -1
+    check_products(S, W, taddr, width)
     return taddr
 
 

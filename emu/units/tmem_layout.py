@@ -32,6 +32,12 @@ def column_of(taddr: int) -> int:
     return taddr & 0xFFFF
 
 
+@njit(inline="always")
+def parts_of(J: Any) -> int:
+    """Parts of the columns of a product's D that lie one below the other in the lanes."""
+    return TMEM_LANES // J.m if J.ws else 1
+
+
 # ---- Tensor Memory words (isa.ops.tcgen05.tmem_word) ------------------------------------------------
 
 

@@ -144,6 +144,11 @@ def test_unknown_machine(warpsmith):
         ("136314896", "kind::f8f6f4: M 128, N 128, A e4m3"),
         ("0x4000404000000040", "start address 0x400, leading-dimension offset (LBO) 0 bytes, stride offset (SBO) 1024"),
         ("0x4000004000000040", "of wgmma (version 0)"),
+        ("0xffffffffffffffff", "of nothing: there is no version 7 (bits 46-48)"),
+        ("0x4010004000004040", "wrong: reserved bits are set: 14, 52"),
+        ("0x400040400001c040", "wrong: reserved bits are set: 14, 15"),
+        ("LDSM", "micro-operation LDSM.16.M88.4"),
+        ("CA101", "cp.async.wait_group N leaves the N newest groups out"),
         ("0xffffffff", "not of kind::tf32: reserved bits are set"),
     ],
 )

@@ -109,7 +109,7 @@ def test_every_fault_has_words() -> None:
     assert kinds == set(FAULTS)
     assert len({rule for rule, _, _ in FAULTS.values()}) == len(FAULTS)
     for kind, (_, template, _) in TEMPLATES.items():
-        assert "{" not in template.format(address=1, aux=2, where="x", name="", idesc="", matrix="")
+        assert "{" not in template.format(address=1, aux=2, where="x", name="", idesc="", matrix="", life="")
         assert "{" not in FAULTS[kind][1]
 
 

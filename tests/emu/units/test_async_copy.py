@@ -127,3 +127,68 @@ def test_waiting_is_long_scoreboard(ptx: Any) -> None:
     _, out, result = execute(ptx, body)
     assert abs(int(out.view(np.uint32)[0, 0]) - 317) < 12
     assert result.stalls["main"]["long_scoreboard"] > 280
+
+
+# ---- reads that nothing orders behind a copy -------------------------------------------------------------
+
+OTHERS = """xor.b32 %r9, %r1, 512; mov.u32 %r10, area; add.u32 %r10, %r10, %r9; """  # the same place of the other warp
+LOOK = "ld.shared.v4.u32 {%r4,%r5,%r6,%r7}, [%r10]; st.global.v4.u32 [%d2], {%r4,%r5,%r6,%r7}; "
+ONE = "cp.async.cg.shared.global [%r2], [%d1], 16; "
+CLOSE, BARRIER = "cp.async.commit_group; ", "bar.sync 0; "
+LATE = "setp.ge.u32 %p1, %r0, 32; @%p1 nanosleep.u32 3000; "  # the second warp
+PAUSE = "nanosleep.u32 3000; "  # by then every copy is there
+
+
+def wait(n: int) -> str:
+    return f"cp.async.wait_group {n}; "
+
+
+RIGHT = {
+    "waited for": ONE + CLOSE + wait(0) + SHOW,
+    "wait_all": ONE + "cp.async.wait_all; " + SHOW,
+    "one group behind": ONE + CLOSE + CLOSE + wait(1) + SHOW,
+    "another warp's": OTHERS + ONE + CLOSE + wait(0) + BARRIER + LOOK,
+    "another warp's, later copies elsewhere": OTHERS + ONE + CLOSE + wait(0) + BARRIER + "cp.async.cg.shared.global [%r2 + 4096], [%d1], 16; " + CLOSE + LOOK,
+    "a fence and a flag": OTHERS + LATE + ONE + CLOSE + wait(0) + "membar.cta; mov.u32 %r11, 1; st.volatile.shared.u32 [%r2 + 4096], %r11; "
+        "POLL: ld.volatile.shared.u32 %r11, [%r10 + 4096]; setp.eq.u32 %p2, %r11, 0; @%p2 bra POLL; membar.cta; " + LOOK,
+    "an mbarrier": "setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [bar], 64; bar.sync 0; " + OTHERS + ONE
+        + "cp.async.mbarrier.arrive.noinc.shared.b64 [bar]; mbarrier.wait [bar], 0; " + LOOK,
+    "the words beside": "shl.b32 %r3, %r0, 2; mov.u32 %r2, area; add.u32 %r2, %r2, %r3; and.b32 %r8, %r0, 1; setp.eq.u32 %p1, %r8, 1; "
+        "@%p1 cp.async.ca.shared.global [%r2], [%d1], 4; @!%p1 ld.shared.u32 %r4, [%r2]; cp.async.wait_all;",
+    "the warp that copied has exited": OTHERS + "setp.ge.u32 %p1, %r0, 32; @%p1 cp.async.cg.shared.global [%r2], [%d1], 16; "
+        "@%p1 cp.async.wait_all; @%p1 exit; bar.sync 0; " + LOOK,
+}  # fmt: skip
+WRONG = {
+    "no wait": (ONE + CLOSE + PAUSE + SHOW + wait(0), "CA101", "its group has none behind it, so that cp.async.wait_group 0 would do it"),
+    "no group": (ONE + wait(0) + PAUSE + SHOW + "cp.async.wait_all;", "CA101", "nor its group closed by cp.async.commit_group"),
+    "too many left": (ONE + CLOSE + CLOSE + wait(2) + PAUSE + SHOW, "CA101", "1 behind it, so that cp.async.wait_group 1 would do it"),
+    "behind wait_all": (ONE + "cp.async.wait_all; " + ONE + PAUSE + SHOW, "CA101", "nor its group closed"),
+    "one of four words": (ONE.replace("cg", "ca").replace("], 16", " + 4], 4").replace("[%r2]", "[%r2 + 8]") + CLOSE + PAUSE + SHOW, "CA101", "by warp 0"),
+    "another warp's": (OTHERS + ONE + CLOSE + PAUSE + LOOK + wait(0), "CA102", "by warp 1 has not been waited for"),
+    "no barrier": (OTHERS + ONE + CLOSE + wait(0) + PAUSE + LOOK, "CA103", "which has come to no barrier since"),
+    "a barrier, then the wait": (OTHERS + ONE + CLOSE + BARRIER + wait(0) + PAUSE + LOOK, "CA103", "which has come to no barrier since"),
+    "matrices": (ONE + CLOSE + PAUSE + "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r2]; " + wait(0), "CA101", "lane 0: `"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_copies_in_order(ptx: Any, text: str) -> None:
+    _, _, result = execute(ptx, text, block=64)
+    assert not result.findings and result.deadlock is None
+
+
+@pytest.mark.parametrize(("text", "rule", "words"), WRONG.values(), ids=WRONG)
+def test_copies_without_order(ptx: Any, text: str, rule: str, words: str) -> None:
+    """Whatever the timing: the copy has long arrived when it is read."""
+    _, _, result = execute(ptx, text, block=64)
+    (finding,) = result.findings
+    assert (finding.rule, finding.severity) == (rule, "error") and words in finding.message
+    assert result.exit_code() == 1
+
+
+def test_a_later_cta_knows_nothing_of_the_copies_before(ptx: Any) -> None:
+    """The second CTA of a slot reads what it has stored itself; the first one copied there and left."""
+    body = f"""mov.u32 %r9, %ctaid.x; setp.lt.u32 %p1, %r9, 39; @%p1 cp.async.cg.shared.global [%r2], [%d1], 16; @%p1 exit;
+        st.shared.u32 [%r2], %r0; {SHOW}"""
+    _, _, result = execute(ptx, body, block=256, grid=40)
+    assert not result.findings

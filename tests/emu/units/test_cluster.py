@@ -281,6 +281,21 @@ def test_multicast(ptx: Any, mask: int, tensor: bool) -> None:
     assert (out.reshape(2, 4, 32) == [[data[0] * k for k in named], [np.full(32, k) for k in named]]).all()
 
 
+def test_a_multicast_before_the_other_cta_s_init(ptx: Any) -> None:
+    """Rank 1 initialises its mbarrier long after the copy of rank 0 has come."""
+    body = (
+        START
+        + """setp.eq.u32 %p3, %r2, 0; and.pred %p3, %p3, %p0; mov.u32 %r10, bar;
+        @%p3 mbarrier.init.shared.b64 [bar], 1; @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
+        @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%data], 1024, [%r10], 3;
+        nanosleep.u32 20000; setp.eq.u32 %p3, %r2, 1; and.pred %p3, %p3, %p0; @%p3 mbarrier.init.shared.b64 [bar], 1;"""
+    )
+    args = [np.zeros(64, np.uint32), np.zeros(256, np.uint32)]
+    result = ptx.run(body, "u64 out, u64 data", args, shared=SHARED, grid=2, cluster=2, machine=MACHINE)
+    (finding,) = result.findings
+    assert finding.rule == "TX104" and "it is not initialised yet" in finding.message and "multicast" in finding.message
+
+
 def test_a_copy_may_go_to_one_other_cta(ptx: Any) -> None:
     """Without a mask the address says where."""
     body = (

@@ -263,7 +263,8 @@ FAULTS = [
     ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5 + 2048], {%r1};", "MEM101", "16 bytes"),
     ("cvta.shared.u64 %d3, %d6; ld.u32 %r1, [%d3 + 4096];", "MEM101", "outside the CTA's shared memory"),
     ("mov.u64 %d3, mine; ld.local.u32 %r1, [%d3 + 16];", "MEM106", "4 bytes at 0x10"),
-    ("mov.u64 %d3, mine; cvta.local.u64 %d3, %d3; st.u32 [%d3 + 2], %r0;", "MEM106", "4 bytes at 0x2"),
+    ("mov.u64 %d3, mine; cvta.local.u64 %d3, %d3; st.u32 [%d3 + 2], %r0;", "MEM107", "misaligned"),
+    ("mov.u64 %d3, mine; ld.local.v2.u32 {%r1, %r2}, [%d3 + 4];", "MEM107", "8 bytes at 0x4"),
 ]
 
 

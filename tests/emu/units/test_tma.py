@@ -203,6 +203,7 @@ def test_load_needs_a_live_barrier(ptx: Any) -> None:
         result = with_damage(ptx, "WAIT: bar.sync 1, 128; nanosleep.u32 2000;", f"{text} bra WAIT;", simple())
         assert [f.rule for f in result.findings] == [rule]
         assert "tma.load" in result.findings[0].message
+        assert (rule == "TX104") == ("it was invalidated" in result.findings[0].message)
 
 
 def test_bulk_groups(ptx: Any) -> None:
