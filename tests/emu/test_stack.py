@@ -102,7 +102,7 @@ def test_nothing_aliases_behind_the_stack(ptx, size: int) -> None:
 def test_alignments(ptx, align: int, at: int) -> None:
     """The second block begins at a multiple of the alignment, of 8 at least; the largest one there is, too, which no stack has room for."""
     out = np.zeros(1, np.uint64)
-    body = f"alloca.u64 %d1, 3; alloca.u64 %d2, 0, {align}; st.global.u64 [%out], %d2;"
+    body = f"alloca.u64 %d1, 1; alloca.u64 %d2, 0, {align}; st.global.u64 [%out], %d2;"
     assert not ptx.run(body, "u64 out", [out]).findings
     assert int(out[0]) == at
 
