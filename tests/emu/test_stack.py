@@ -68,6 +68,13 @@ def test_save_and_restore(ptx) -> None:
     assert out.tolist() == [0, 128, 128, 77]
 
 
+def test_blocks_follow_one_another(ptx) -> None:
+    body = " ".join(f"alloca.u64 %d{n}, 20; st.global.u64 [%out+{8 * n}], %d{n};" for n in range(4))
+    out = np.zeros(4, np.uint64)
+    assert not ptx.run(body, "u64 out", [out]).findings
+    assert out.tolist() == [0, 24, 48, 72]
+
+
 def test_addresses_of_32_bits(ptx) -> None:
     """The .u32 forms: their registers hold the same addresses."""
     body = """
