@@ -84,7 +84,8 @@ def _row(program: Program, row: int, letter: str) -> str:
     if index < 0:
         return f"R{int(row)}{'.64' if wide else ''}"
     if letter == "f" and program.const_param[index] < 0:
-        return str(np.uint32(program.const_bits[index]).view(np.float32))  # as cuobjdump shows them; the shortest that is this number
+        # as cuobjdump shows them; the shortest that is this number
+        return str(np.uint32(program.const_bits[index]).view(np.float32))
     parts = [
         f"c[{program.const_param[i]:#x}]" if program.const_param[i] >= 0 else hex(int(program.const_bits[i]))
         for i in ((index, index + 1) if wide else (index,))

@@ -60,7 +60,11 @@ def explain_fault(sm: StreamingMultiprocessor, memory: MemoryMap) -> Finding:
     address = int(S["fault_address"]) % (1 << 64)
     name = f" ({_barrier(sm, address)})" if "{name}" in message else ""
     aux = int(S["fault_aux"])
-    words = {"life": _life(sm, address), "idesc": _problem(PROBLEMS, message, aux), "matrix": _problem(MATRIX_PROBLEMS, message, aux)}
+    words = {
+        "life": _life(sm, address),
+        "idesc": _problem(PROBLEMS, message, aux),
+        "matrix": _problem(MATRIX_PROBLEMS, message, aux),
+    }
     message = message.format(address=address, aux=aux, where=memory.describe(address), name=name, **words)
     location, _, text = place(sm, int(S["fault_pc"]))
     warp, lane = int(S["fault_warp"]) % WARP_SLOTS, int(S["fault_lane"])

@@ -18,7 +18,10 @@ def deadlock(result: Result) -> str:
     for warp in found.warps:
         groups.setdefault((warp.role, warp.location, warp.instruction, warp.waits_for), []).append(warp)
     for (role, location, instruction, waits_for), warps in groups.items():
-        lines += [f"  {_who(warps)}{f' ({role})' if role not in ('', 'main') else ''} at {location}", f"    {instruction.strip()}"]
+        lines += [
+            f"  {_who(warps)}{f' ({role})' if role not in ('', 'main') else ''} at {location}",
+            f"    {instruction.strip()}",
+        ]
         lines.append(f"    waits for {waits_for}")
     here = {(warp.cta, warp.on) for warp in found.warps}
     idle = [s for s in found.barriers if _is_idle(s, here)]

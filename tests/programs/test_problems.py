@@ -254,7 +254,8 @@ def test_a_wrong_lse_is_named_with_its_place() -> None:
     for batch in range(2):
         for head in range(4):
             q, k, v = inputs["q"][batch, :, head], inputs["k"][batch, :, head // 2], inputs["v"][batch, :, head // 2]
-            outputs["o"][batch, :, head], outputs["lse"][batch, head] = reference(q, k, v, problem.softmax_scale(inputs))
+            o, lse = reference(q, k, v, problem.softmax_scale(inputs))
+            outputs["o"][batch, :, head], outputs["lse"][batch, head] = o, lse
     assert problem.check(outputs, inputs).passed
     outputs["lse"][1, 2, 150] += 0.002
     (text,) = problem.check(outputs, inputs).failed
