@@ -157,7 +157,7 @@ def alone(S: Any, C: Any, s: int, t: int, last: int, port: int) -> int:
     return last if g <= t else -1
 
 
-@compiled
+@njit(inline="always")
 def scan(S: Any, C: Any, s: int, t: int, last: int, port: int, busy: bool) -> int:
     """`pick` among all warps; with minima instead of branches, which would not predict."""
     stream = last >= 0 and (port > 0 and streams(S, C, last >> 3) if busy else port > t)

@@ -17,22 +17,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from emu.llvm import (
-    F16,
-    F32,
-    FLOATS,
-    I16,
-    I32,
-    I64,
-    call,
-    load,
-    loop_by_8,
-    offset,
-    pick,
-    splat,
-    store,
-    vector,
-)
+from emu.llvm import F16, F32, FLOATS, I16, I32, I64, call, load, loop_by_8, offset, pick, splat, store, vector
 from emu.raw import ld16, ld64, st16
 from emu.units.tensor_panels import (
     KIND_B1,

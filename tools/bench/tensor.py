@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from emu.llvm import F32, I64, call, offset, splat, store, vector
+from emu.llvm import F32, FLOATS, I64, call, offset, splat, store, vector
 from emu.tmem_state import TC_JOB
 from emu.units import tcgen05_math
 from emu.units.tensor_math import SCRATCH_BYTES, wgmma
@@ -47,29 +47,29 @@ def _products(times, jobs, tmem, smem, smem_bytes, scratch):
 
 @intrinsic
 def _fma_chains(typing, steps, to):
-    """Nothing but dependent 256-bit FMAs in CHAINS chains."""
+    """Nothing but dependent FMAs of the host's widest vectors in CHAINS chains."""
 
     def emit(ctx, b, sig, args):
         steps, to = args
-        f32x8 = vector(F32, 8)
+        floats = vector(F32, FLOATS)
         before, loop, end = b.block, b.append_basic_block("loop"), b.append_basic_block("end")
         b.branch(loop)
         b.position_at_end(loop)
-        step, sums = b.phi(I64), [b.phi(f32x8) for _ in range(CHAINS)]
-        factor = splat(f32x8, 0.5)
+        step, sums = b.phi(I64), [b.phi(floats) for _ in range(CHAINS)]
+        factor = splat(floats, 0.5)
         new = sums
         for _ in range(UNROLL):
-            new = [call(b, "llvm.fma.v8f32", f32x8, factor, factor, x) for x in new]
+            new = [call(b, f"llvm.fma.v{FLOATS}f32", floats, factor, factor, x) for x in new]
         following = b.add(step, I64(1))
         step.add_incoming(I64(0), before)
         step.add_incoming(following, loop)
         for phi, x in zip(sums, new, strict=True):
-            phi.add_incoming(splat(f32x8, 0.0), before)
+            phi.add_incoming(splat(floats, 0.0), before)
             phi.add_incoming(x, loop)
         b.cbranch(b.icmp_signed("<", following, steps), loop, end)
         b.position_at_end(end)
         for i, x in enumerate(new):
-            store(b, x, offset(b, to, 32 * i), 32)
+            store(b, x, offset(b, to, 4 * FLOATS * i), 32)
         return ctx.get_dummy_value()
 
     return types.void(types.int64, types.int64), emit
@@ -163,9 +163,9 @@ def dot(n: int) -> float:
 
 
 def peak() -> float:
-    """GFLOP/s of 256-bit FMAs on registers."""
-    to, steps = aligned(32 * CHAINS), 5000
-    return 2e-9 * 8 * CHAINS * UNROLL * steps / best(lambda: _peak(steps, to.ctypes.data))
+    """GFLOP/s of FMAs on registers."""
+    to, steps = aligned(4 * FLOATS * CHAINS), 5000
+    return 2e-9 * FLOATS * CHAINS * UNROLL * steps / best(lambda: _peak(steps, to.ctypes.data))
 
 
 def main() -> None:

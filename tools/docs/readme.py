@@ -43,6 +43,7 @@ COMMANDS: dict[str, Shown] = {
     "explain": warpsmith("README.md", "explain gmma"),
     "compare-short": warpsmith("README.md", "compare fa2 fa3 fa4", 14),
     "engine": tool("docs/speed.md", "tools.bench.engine"),
+    "mma": tool("docs/speed.md", "tools.bench.mma"),
     "startup": tool("docs/speed.md", "tools.bench.startup"),
     "tensor": tool("docs/speed.md", "tools.bench.tensor"),
     "compare": warpsmith("docs/compare.md", "compare", 80),
