@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from emu.chaos import Chaos
-from emu.chip_state import ARRAY, CHIP, CLUSTER, L2, LINE_STATE, SERVER, WRITES
+from emu.chip_state import ARRAY, CHIP, CLUSTER, L2, LINE_STATE, RING, SERVER, WRITES
 from emu.chip_state import HBM as MEMORY
 from emu.clusters import in_order, teams
 from emu.config import configure
@@ -83,6 +83,7 @@ class Chip:
         self.servers = np.zeros(3, SERVER)
         _, lines = memory.segments()
         self.lines = np.zeros(lines, LINE_STATE)
+        self.dirty = np.zeros(RING, np.int64)
         self.host_seconds = 0.0
         self._wire(machine, warm)
         self._place(shape.slots)
@@ -95,7 +96,10 @@ class Chip:
         H["array_at"] = self.arrays.ctypes.data
         H["order_at"], H["span_at"], H["where_at"] = (a.ctypes.data for a in (self.order, self.spans, self.where))
         H["server_at"], H["line_at"] = self.servers.ctypes.data, self.lines.ctypes.data
-        H["capacity"] = v("unit.l2.capacity_b") // LINE
+        H["capacity"] = int(v("unit.l2.capacity_b") * v("unit.l2.held_share")) // LINE
+        H["dirty_at"], H["ring_shift"] = self.dirty.ctypes.data, int(2 * H["capacity"] // RING).bit_length()
+        H["request_b"] = v("unit.l2.chip_b_per_cy") / v("unit.l2.requests_per_cy")
+        H["far_share"], H["turns"] = v("unit.l2.far_share"), 4 * (1 / v("unit.hbm.mixed_share") - 1)
         H["merge"], H["merge_share"] = v("unit.l2.merge_cy"), v("unit.l2.merge_share")
         H["cta_cy"] = v("chip.cta_cy")
         window = v("unit.l2.window_cy")

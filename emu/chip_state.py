@@ -94,7 +94,10 @@ SERVER = np.dtype(
 L2, HBM, WRITES = range(3)  # servers
 ATOMIC_WORDS = 1024  # addresses of atomics told apart, by their lower bits
 
-# A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never); cycle of its last fetch.
+# A 128-byte line of global memory: fills of L2 up to its last use, plus one (0: never), DIRTY when it was written since
+# it came; cycle of its last fetch.
+FILL, DIRTY = (1 << 31) - 1, 1 << 31
+RING = 2048  # counts of dirty lines, by the fill of their last use
 LINE_STATE = np.dtype([("fill", u32), ("when", u32)])
 
 # What SMs load of an array: bytes, those that L2 has moved, those from HBM, those of loads that waited for HBM.  The parts of
@@ -125,6 +128,14 @@ CHIP = np.dtype(
         ("line_at", i64),
         ("fills", i64),  # lines that L2 has taken from memory
         ("capacity", i64),  # lines that it holds
+        ("dirty_at", i64),  # int64: dirty lines that were last used at each 2^ring_shift fills, RING of them
+        ("ring_shift", i64),
+        ("kept", i64),  # the first fill whose dirty lines have not been written back
+        ("requests", f64),  # passes through slices that the lines touched last take
+        ("request_b", f64),  # bytes that L2 could move meanwhile
+        ("far_share", f64),  # of the lines, those whose home is the other part of L2
+        ("written", f64),  # part of HBM's traffic of late that writes
+        ("turns", f64),  # cost of the mix, for each `written * (1 - written)`
         ("merge", f64),  # cycles in which a second request for a line joins the first
         ("merge_share", f64),  # and so many of each cycle that L2 is behind
         ("array", i32),  # that the last access was to

@@ -88,10 +88,13 @@ def of_ctas(sample: Sample, members: np.ndarray) -> Sample:
 
 
 def shares(arrays: np.ndarray, lines: np.ndarray) -> np.ndarray:
-    """The ARRAY table for a sample, from that of the whole chip and the lines of every array."""
+    """The ARRAY table for a sample, from that of the whole chip and the lines of every array.
+
+    What nobody has asked for yet, SMs are taken to have for themselves.
+    """
     given = np.zeros_like(arrays)
     for name in ("moved", "missed", "waited"):
-        given[f"{name}_share"] = arrays[name] / np.maximum(arrays["asked"], 1.0)
+        given[f"{name}_share"] = np.where(arrays["asked"] > 0, arrays[name] / np.maximum(arrays["asked"], 1.0), 1.0)
     given["budget"] = lines
     return given
 

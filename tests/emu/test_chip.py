@@ -189,6 +189,65 @@ def test_l2_forgets(ptx: Any) -> None:
     assert counts[1 << 17] > 1.2 * counts[1 << 20]
 
 
+ROUNDS = """mov.u32 %r0, %tid.x; mul.wide.u32 %d0, %r0, {apart}; add.u64 %d1, %data, %d0; mov.u32 %r8, 0;
+    ROUND: mov.u64 %d2, %d1; mov.u32 %r3, 0;
+    PIECE: {access} add.u64 %d2, %d2, {256 * apart}; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %pieces; @%p1 bra PIECE;
+    add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, %rounds; @%p2 bra ROUND;"""
+LOAD, STORE = "ld.global.u32 %r5, [%d2]; add.u32 %r6, %r6, %r5;", "st.global.u32 [%d2], %r6;"
+
+
+def a_round(ptx: Any, access: str, size: int, apart: int, *overrides: str) -> float:
+    """Cycles of a later round over `size` bytes by one CTA, a word every `apart` bytes, with 128 KB of L2."""
+    body = ROUNDS.replace("{apart}", str(apart)).replace("{256 * apart}", str(256 * apart)).replace("{access}", access)
+    data, pieces = np.zeros(size // 4, np.uint32), np.uint32(size // 256 // apart)
+    small = machine(1, f"unit.l2.capacity_b={1 << 17}", "unit.l2.held_share=1", *overrides)
+    spans = [
+        launch(
+            ptx,
+            body,
+            "u64 data, u32 pieces, u32 rounds",
+            [data, pieces, np.uint32(n)],
+            1,
+            1,
+            block=256,
+            machine=small,
+            max_cycles=1 << 24,
+        )
+        for n in (2, 4)
+    ]
+    return (spans[1].cycles - spans[0].cycles) / 2
+
+
+def test_written_lines_go_back_to_memory(ptx: Any) -> None:
+    """Stores wait for HBM when L2 has no room for their lines, and not when it has; a line goes back once, however often it was written."""
+    slow = ("unit.hbm.gb_per_s=20", "unit.hbm.mixed_share=1")
+    assert a_round(ptx, STORE, 1 << 16, 4, *slow) == a_round(ptx, STORE, 1 << 16, 4)
+    written = (1 << 18) * 1980e6 / 20e9
+    assert a_round(ptx, STORE, 1 << 18, 4, *slow) == pytest.approx(written, rel=0.02)
+    assert a_round(ptx, STORE + STORE, 1 << 18, 4, *slow) == pytest.approx(written, rel=0.02)
+
+
+def test_reads_and_writes_share_memory(ptx: Any) -> None:
+    """A round that reads and rewrites takes as long as one that reads and one that writes, and longer where the two hinder each other."""
+    slow, apart, hindered = "unit.hbm.gb_per_s=40", "unit.hbm.mixed_share=1", "unit.hbm.mixed_share=0.5"
+    for access, share, times in (
+        (LOAD, hindered, 1),
+        (STORE, hindered, 1),
+        (LOAD + STORE, apart, 2),
+        (LOAD + STORE, hindered, 4),
+    ):
+        cycles = a_round(ptx, access, 1 << 22, 128, slow, share)
+        assert cycles == pytest.approx(times * (1 << 22) * 1980e6 / 40e9, rel=0.05)
+
+
+def test_l2_takes_so_many_requests(ptx: Any) -> None:
+    """A request of a sector occupies L2 as long as one of a line; a store passes a slice more for its far share."""
+    few = ("unit.l2.requests_per_cy=0.005", "unit.l2.far_share=0.5", "unit.l2.knee_cy=0")
+    side, apart = a_round(ptx, LOAD, 1 << 16, 4, *few), a_round(ptx, LOAD, 1 << 16, 128, *few)
+    assert side == pytest.approx((1 << 16) / 128 / 0.005, rel=0.05) and apart == pytest.approx(side, rel=0.05)
+    assert a_round(ptx, STORE, 1 << 16, 4, *few) == pytest.approx(1.5 * side, rel=0.05)
+
+
 # ---- threads -------------------------------------------------------------------------------------------
 
 WORK = [

@@ -50,7 +50,6 @@ def test_cycles_stay_near_the_card(options: dict[str, Any], ftz: int) -> None:
     [
         ("fa2", {"seqlen": 600, "seqlen_k": 128, "heads": 2}),
         ("fa2", {"seqlen": 200, "seqlen_k": 128, "heads": 3, "batch": 3, "causal": True}),
-        ("fa1", {"seqlen": 128, "heads": 5}),
     ],
     ids=str,
 )
@@ -59,3 +58,12 @@ def test_one_sm_stands_for_the_busiest(name: str, options: dict[str, Any]) -> No
     assert synchronous.share(name, {}, options, synchronous.machine(sms=1), 3).cycles == pytest.approx(
         whole.cycles, rel=0.06
     )
+
+
+def test_fa1_on_the_whole_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near the card; and from two and three key blocks of four, what all four take."""
+    (entry,) = (e for e in synchronous.entries() if e.program == "fa1" and e.options["seqlen"] == 200)
+    whole = synchronous.keys_outside(entry.name)
+    assert whole == pytest.approx(entry.cycles, rel=0.10)
+    monkeypatch.setattr(synchronous, "FEW", 3)
+    assert synchronous.keys_outside.__wrapped__(entry.name) == pytest.approx(whole, rel=0.03)

@@ -24,6 +24,7 @@ FAMILIES = {
     "groups": "tools.calibrate.groups",
     "chip": "tools.calibrate.chip",
     "memory": "tools.calibrate.memory",
+    "state": "tools.calibrate.state",
     "launch": "tools.calibrate.launch",
     "mma": "tools.calibrate.mma",
     "cluster": "tools.calibrate.cluster",
