@@ -20,7 +20,7 @@ FIELDS = (
     "setmaxnreg_inc_cy", "setmaxnreg_dec_cy", "setmaxnreg_wake_cy",
     "mbar_arrive_cy", "mbar_serve_cy", "mbar_wake_cy", "mbar_wake_next_cy", "mbar_poll_cy", "try_wait_limit_cy",
     "answer_cy", "l2_kb_cy256", "line_cy256", "l2_latency_cy", "l2_atomic_cy256", "l2_atomic_float_cy256", "l2_atomic_return_cy256", "l2_atomic_line_cy256",
-    "atomic_return_pass_cy256", "atomic_kb_cy256", "match_value_cy256", "fence_stored256", "hbm_latency_cy", "store_queue_cy",
+    "atomic_return_pass_cy256", "atomic_kb_cy256", "match_value_cy256", "fence_stored256", "hbm_latency_cy", "store_queue_cy", "load_queue", "overtake256",
     "tma_queue", "tma_kb_cy256", "tma_row_cy256", "tma_latency_cy", "tma_hbm_cy",
     "store_kb_cy256", "store_read_cy", "store_write_cy", "bulk_wake_cy", "fill_share256", "copy_latency_cy", "copy_wake_cy",
     "peer_cy", "peer_load_cy", "peer_atom_cy", "peer_store_cy", "peer_arrive_cy", "peer_copy_cy", "peer_copy_kb_cy256", "peer_ack_cy", "cluster_open_cy", "cluster_far_cy", "tpc_sms", "multicast_cy", "multicast_share256",
@@ -100,6 +100,8 @@ def _copies(v: Value) -> dict[str, float]:
     return {
         "answer_cy": max(min(answers), 1),
         "store_queue_cy": v("unit.l2.store_queue_b") / v("unit.tma.store_b_per_cy"),
+        "load_queue": v("unit.l1.queue"),
+        "overtake256": 256 * v("unit.l1.overtake_cy"),
         "l2_kb_cy256": KB / v("unit.l2.sm_b_per_cy"),
         "line_cy256": 256 * v("unit.l2.line_cy"),
         "l2_latency_cy": v("unit.l2.hit_cy"),

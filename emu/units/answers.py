@@ -110,10 +110,11 @@ def known(S: Any, C: Any, W: Any, I: Any, r: Any, when: int) -> None:
 
 @compiled
 def answer_store(H: Any, S: Any, C: Any, r: Any, data: int) -> None:
-    """st.global: memory changes now; a line in front of L2 holds up the SM's next stores."""
+    """st.global: memory changes now; a line in front of L2 holds up what the SM's pipe has behind it."""
     _, missed, _ = lines_of(H, S, C, r, 1)
     line = absorb(H, S, r.bytes, missed, r.time)
     S.store_free = max(S.store_free, (r.time + line) << 8)
+    S.l2_free = max(S.l2_free, (r.time + line) << 8)
     if r.first:
         copy(host_of(S, r.first), data, 32 * r.width)
         return

@@ -64,7 +64,7 @@ def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lin
     """Pass an access through the SM's port to L2 and write it down; returns its place in the log.
 
     Loads and stores take turns in one port (`global_copy_throughput`, one SM) and look up their lines one after the
-    other.  Past the port's queue the sub-partition's next store has to wait (`hold`).
+    other.  Past the port's queue the sub-partition's next one has to wait (`hold`); accesses of shared memory go behind them all (`port_cost`).
     """
     size = sectors * SECTOR
     S.line_free = max(t << 8, S.line_free) + lines * C.line_cy256
@@ -76,6 +76,7 @@ def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lin
     else:
         S.l2_free = max(t << 8, S.l2_free) + (size * C.l2_kb_cy256 >> 10)
         port = max(S.l2_free, S.line_free) >> 8
+        S.hold = max(S.hold, port - C.load_queue * lines)
     k = request(S, C, kind, t)
     r = requests_of(S.log_at, REQUESTS)[k]
     r.warp, r.pc, r.mask = W.slot, W.pc, m

@@ -69,7 +69,8 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
     """Pass `waves` wavefronts through the shared-memory ports; returns the cycles of queueing.
 
     wgmma operand reads have priority on the first port, bulk-copy fills on the second (rule 5), so an
-    access beside them takes `1 / (1 - their share)` as long.  Loads then return `rows` register rows.
+    access beside them takes `1 / (1 - their share)` as long.  All go through one pipe with the accesses of global memory, in order
+    but for those that are about to leave it.  Loads then return `rows` register rows.
     Past the queue's depth, taken as so many instructions like this one, the sub-partition's next one has to wait (`hold`).
     """
     S.smem_waves += waves
@@ -83,7 +84,7 @@ def port_cost(S: Any, C: Any, t: int, waves: int, rows: int, store: int) -> int:
         S.hold = max(S.hold, t + waves * C.store_wavefront_cy)  # data leave a sub-partition at half the port's width
         if t < S.tma_until:
             cost = max(cost, (waves << 16) // max(C.fill_share256, 1))
-    start = max(t << 8, S.port_free)
+    start = max(max(t << 8, S.port_free), max(S.l2_free, S.line_free) - C.overtake256)
     S.port_free = start + cost
     S.hold = max(S.hold, (S.port_free >> 8) - C.mio_queue * max(waves, 1))
     queued = (S.port_free >> 8) - t - waves

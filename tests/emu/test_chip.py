@@ -248,6 +248,23 @@ def test_l2_takes_so_many_requests(ptx: Any) -> None:
     assert a_round(ptx, STORE, 1 << 16, 4, *few) == pytest.approx(1.5 * side, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("kind", "count", "cycles"), [("ld", 8, 183), ("ld", 16, 435), ("ld", 32, 962), ("st", 16, 519)]
+)
+def test_shared_memory_comes_behind_global(ptx: Any, kind: str, count: int, cycles: int) -> None:
+    """Four warps with loads or stores of 8 rows of 32 bytes, then a load of shared memory: clocks of the slowest warp on an H200."""
+    access = "ld.global.v2.u32 {%r{10+2*k}, %r{11+2*k}}, AT;" if kind == "ld" else "st.global.v2.u32 AT, {%r10, %r11};"
+    body = f""".shared .u32 word; mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 2; mad.lo.u32 %r2, %r1, 512, 0; and.b32 %r3, %r0, 3; mad.lo.u32 %r2, %r3, 8, %r2;
+        cvt.u64.u32 %d0, %r2; add.u64 %d1, %data, %d0; mov.u32 %r4, word; bar.sync 0; mov.u64 %d2, %clock64;
+        .for k in (0, {count}) {{ {access.replace("AT", "[%d1 + 32*(k%16) + 32768*(k/16)]")} }}
+        ld.shared.u32 %r5, [%r4]; setp.eq.u32 %p1, %r5, 77; @%p1 bra NEVER; mov.u64 %d3, %clock64; NEVER:
+        .for k in (0, {2 * count if kind == "ld" else 0}) {{ xor.b32 %r6, %r6, %r{{10+k}}; }} st.global.u32 [%data], %r6;
+        sub.u64 %d3, %d3, %d2; mul.wide.u32 %d4, %r0, 8; add.u64 %d4, %out, %d4; st.global.u64 [%d4], %d3;"""
+    out, data = np.zeros(128, np.uint64), np.zeros(1 << 16, np.uint32)
+    launch(ptx, body, "u64 out, u64 data", [out, data], 1, 1, block=128, warm=True)
+    assert int(out.max()) == pytest.approx(cycles, rel=0.15)
+
+
 # ---- threads -------------------------------------------------------------------------------------------
 
 WORK = [
