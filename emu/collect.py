@@ -65,6 +65,7 @@ def collect(
         time_us=elapsed / clock,
         clock_mhz=clock,
         pipes=_pipes(machine, sms, scales, stalls[:, Reason.SELECTED], max(active, 1)),
+        metrics=_metrics(sms, scales),
         warp_instructions=selected,
         instruction_mix=_mix(program, machine, stalls),
         host_seconds=host,
@@ -126,6 +127,14 @@ def _pipes(
     )
     pipes["tma"] = min(moved / active, 1.0)
     return pipes
+
+
+def _metrics(sms: Sequence[StreamingMultiprocessor], scales: Sequence[float]) -> dict[str, float]:
+    """How many of the sectors that loads and stores looked for lay in the L1."""
+    looked, found = (
+        sum(scale * int(sm.sm[name][0]) for sm, scale in zip(sms, scales, strict=True)) for name in ("l1_sectors", "l1_hits")
+    )
+    return {"l1tex__t_sector_hit_rate.pct": 100 * found / looked} if looked else {}
 
 
 def _mix(program: Program, machine: Machine, stalls: np.ndarray) -> dict[str, dict[str, int]]:

@@ -158,7 +158,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     """One run.
 
     `cycles` are the most SM-active cycles of any SM, `cycles_elapsed` include launch and drain; `pipes`
-    are busy fractions of the active cycles; `instruction_mix` is role -> pipe -> warp instructions;
+    are busy fractions of the active cycles, `metrics` other numbers by Nsight Compute's names; `instruction_mix` is role -> pipe -> warp instructions;
     `stalls` is role -> reason -> warp-cycles; `host_seconds` are spent in the compiled core only.
     `printed` is the text of vprintf.  `outputs` (array arguments by name) is kept beside the JSON, not in it.
     """
@@ -176,6 +176,7 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, dict=True
     tflops: float | None = None
     tensor_utilization: float | None = None
     pipes: dict[str, float]
+    metrics: dict[str, float] = {}
     warp_instructions: int
     instruction_mix: dict[str, dict[str, int]]
     host_seconds: float

@@ -28,6 +28,8 @@ from emu.state import (
     FINISHED,
     HOT,
     JOBS,
+    L1_LINE,
+    L1_WAYS,
     NEVER,
     PERTURBATION,
     PERTURBATIONS,
@@ -46,6 +48,7 @@ from emu.state import (
     WGROUP,
 )
 from emu.tmem_state import TC_JOB, TMEM_STAGE, TMOVE
+from emu.units.l1 import EPOCH
 from isa.budget import entry_cap
 from isa.program import CLUSTER_WORD, SHARED_BASE, Program
 
@@ -116,6 +119,7 @@ class StreamingMultiprocessor:
         self.versions = np.zeros(len(self.shared) // PAGE + 1, np.int64)
         self._make_tensor_cores()
         self.log = np.empty(REQUESTS, REQUEST)
+        self.l1 = np.zeros(l1_lines(program, machine, shape) // L1_WAYS * L1_WAYS, L1_LINE)
         self.windows = aligned(WARP_SLOTS * (program.rows + 1) * 32, np.uint32)
         self.predicates = np.zeros(WARP_SLOTS * program.predicates, np.uint32)
         self.times = np.zeros(WARP_SLOTS * time_slots(program), np.int64)
@@ -168,15 +172,16 @@ class StreamingMultiprocessor:
             "wg_at": self.groups, "job_at": self.jobs, "const_at": self.constants, "smem_at": self.shared,
             "mbar_at": self.mbars, "live_at": self.live, "copied_at": self.copied, "marked_at": self.marked, "version_at": self.versions, "segment_at": self.segments,
             "message_at": self.messages, "inbox_at": self.inbox, "spare_at": self.spare, "sent_at": self.sent,
-            "log_at": self.log, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
+            "log_at": self.log, "l1_at": self.l1, "tmap_at": self.tmaps, "hot_at": self._hot, "cold_at": self._cold,
             "scratch_at": self.scratch, "window_at": self.window_list, "local_at": self.local,
             "tmem_at": self.tmem, "tc_at": self.commands, "tc_scratch_at": self.products, "tmem_move_at": self.moves, "tmem_stage_at": self.stage,
             "fragment_at": self.fragments, "copy_at": self.copies, "cell_at": self.cells, "event_at": self.events,
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data if array.size else 0
-        S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"] = NEVER, 0, NEVER, -1, -1
+        S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"], S["due"] = NEVER, 0, NEVER, -1, -1, NEVER
         S["chaos_only"] = -1
+        S["l1_sets"], S["l1_epoch"] = len(self.l1) // L1_WAYS, EPOCH
         S["ntid"], S["nctaid"] = shape.block, shape.grid
         S["threads"], S["warps_per_cta"], S["cta_slots"] = shape.threads, shape.warps, shape.slots
         S["smem_per_cta"], S["smem_bytes"] = shape.shared_cta, len(self.shared)
@@ -217,7 +222,7 @@ class StreamingMultiprocessor:
         S, answer_cy = self.sm[0], int(self.config["answer_cy"][0])
         while True:
             asked = int(self.log["time"][S["log_head"] % REQUESTS]) if S["log_head"] < S["log_tail"] else NEVER
-            S["status"], S["limit"] = status, min(limit, asked + answer_cy)
+            S["status"], S["limit"] = status, min(limit, asked + answer_cy, int(S["due"]))
             compiled_file(CORE)(S, self.config[0])
             if self.answer:
                 self.answer()
@@ -278,6 +283,22 @@ def occupancy(program: Program, machine: Machine, threads: int, shared_cta: int)
         v("unit.smem.capacity_b") // shared_cta,
     )
     return int(min(limits))
+
+
+def l1_lines(program: Program, machine: Machine, shape: Shape) -> int:
+    """Lines of the L1: what is left of the memory that it divides with the shared memory of as many CTAs as an SM holds."""
+    v = machine.value
+    used = occupancy(program, machine, shape.threads, shape.shared_cta) * shape.shared_cta
+    return int(v("unit.l1.unified_b") - carve_out(machine, used)) // int(v("unit.l1.line_b"))
+
+
+def carve_out(machine: Machine, used: int) -> int:
+    """The least size of shared memory that holds `used` bytes: powers of two up to two steps, then three steps and a little, four ..."""
+    v = machine.value
+    least, step, extra = (int(v(f"unit.smem.carveout_{name}_b")) for name in ("least", "step", "extra"))
+    if used <= 2 * step:
+        return 0 if used == 0 else 1 << (max(used, least) - 1).bit_length()
+    return extra + max(-((extra - used) // step), 3) * step
 
 
 def shared_window(program: Program, machine: Machine, dynamic: int) -> int:

@@ -169,6 +169,19 @@ WGROUP = np.dtype(
 CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
 
 # What a warp or a copy did to a barrier (emu/units/history.py).
+# A line of the L1; times in cycles.
+L1_LINE = np.dtype(
+    [
+        ("tag", i64),  # its number, and the epoch in which it came
+        ("used", i64),  # when it was last used
+        ("when", i64),  # when its sectors are there
+        ("settled", i64),  # from when on memory holds what the SM has stored to it, and `when` is what the chip has said
+        ("sectors", i32),  # which ones it has, a bit each
+        ("written", i32),  # and which ones a store has touched
+    ],
+    align=True,
+)
+L1_WAYS = 4
 EVENT = np.dtype(
     [
         (name, i32 if name != "cycle" else i64)
@@ -200,6 +213,7 @@ SM = np.dtype(
         ("log_at", i64),
         ("log_head", i64),  # first request without an answer
         ("log_tail", i64),
+        ("due", i64),  # when it needs its answers at the latest
         # its cluster
         ("clustered", i32),  # whether the program knows of clusters
         ("cluster", i32, 3),  # CTAs in each direction
@@ -298,6 +312,11 @@ SM = np.dtype(
         ("hold", i64),  # when the queue of the instruction's pipe has room again
         ("l2_free", i64),  # cycles * 256
         ("line_free", i64),  # loads and stores: when all lines before are looked up, cycles * 256
+        # L1
+        ("l1_at", i64),  # L1_LINE, the ways of a set side by side
+        ("l1_sets", i64),
+        ("l1_epoch", i64),  # in the upper bits of the tags of lines that are there
+        ("l1_settled", i64),  # as of its lines, for bulk stores
         ("bar_free", i64),
         ("sync_free", i64),
         ("fence_free", i64),  # cycles * 256
@@ -307,6 +326,8 @@ SM = np.dtype(
         ("store_bytes", i64),
         ("hbm_bytes", i64),
         ("l2_bytes", i64),
+        ("l1_sectors", i64),  # that loads and stores have looked up, and found
+        ("l1_hits", i64),
         ("smem_waves", i64),
         ("mma_count", i64),
         # launch

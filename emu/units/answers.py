@@ -52,6 +52,7 @@ from emu.units.common import (
 )
 from emu.units.global_memory import SECTOR, move_rows
 from emu.units.jobs import service_of
+from emu.units.l1 import arrive
 from emu.units.memory import decode, move
 from emu.units.pairs import answer_free, answer_pair, answer_tmem
 from emu.units.peers import forward, messages_of, post
@@ -83,8 +84,13 @@ def answer_load(H: Any, S: Any, C: Any, r: Any) -> None:
     """ld.global: values now, their time into the scoreboard."""
     W = warps_of(S.warp_at, WARP_SLOTS)[r.warp]
     I = instrs_of(S.instr_at, S.npc)[r.pc]
-    moved, missed, late = lines_of(H, S, C, r, 0)
-    line, late = supply(H, S, r.bytes, min(r.bytes, moved * LINE), missed, late, r.time)
+    when = r.port
+    if r.bytes:
+        moved, missed, late = lines_of(H, S, C, r, 0)
+        line, late = supply(H, S, r.bytes, min(r.bytes, moved * LINE), missed, late, r.time)
+        when = max(r.port, r.time + line) + late + C.l2_latency_cy
+    if r.job:
+        when = arrive(S, C, r, when)
     if r.first:
         _, size, _, count = decode(I.imm)
         host = host_of(S, r.first)
@@ -95,7 +101,7 @@ def answer_load(H: Any, S: Any, C: Any, r: Any) -> None:
         for lane in range(32):
             if (r.mask >> lane) & 1:
                 move(S, W, I, host_of(S, r.address[lane]), lane, 0)
-    known(S, C, W, I, r, max(r.port, r.time + line) + late + C.l2_latency_cy)
+    known(S, C, W, I, r, when)
 
 
 @compiled

@@ -13,6 +13,7 @@ from typing import Any
 from emu.chip_state import ASK_ATOMIC, P_ATOMIC, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import copy, ld16, ld32, ld64, st32, st64
+from emu.units import l1
 from emu.units.atomic_values import B128, CAS, EXCH, S32, SIZES, TBF16X2, TF32, U32, U64, combined, element, load, store
 from emu.units.common import DEFAULT, RETRY, get32, get64, signed32
 from emu.units.global_memory import SECTOR, checked, lines_of, sectors_of
@@ -189,6 +190,8 @@ def global_lanes(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     r.bytes, r.job = sectors_of(W, I.a, offset, m, width) * SECTOR, most | lines << 8
     for lane in range(32):
         r.address[lane] = get64(W, I.a, lane) + offset
+        if (m >> lane) & 1:
+            l1.forget(S, r.address[lane], width)
     return PENDING - t
 
 

@@ -53,7 +53,7 @@ def merge(H: Any, C: Any) -> None:
     for k in range(H.sms):
         S = sms[k]
         if S.log_head == S.log_tail:
-            S.log_head, S.log_tail = 0, 0  # an empty log begins anew: its first places are in the host's cache
+            S.log_head, S.log_tail, S.due = 0, 0, NEVER  # an empty log begins anew: its first places are in the host's cache
         if S.status == RUNNING or S.status == QUANTUM:
             H.stop = 0
         elif S.status != FINISHED:
@@ -83,7 +83,7 @@ def advance(H: Any, C: Any, first: int, step: int) -> None:
     sms = sms_of(H.sm_at, H.sms)
     for k in range(first, H.sms, step):
         S = sms[k]
-        S.limit = min(H.limit, first_time(S) + C.answer_cy)
+        S.limit = min(H.limit, min(first_time(S) + C.answer_cy, S.due))
         if H.peers:
             S.limit = min(S.limit, H.horizon + C.peer_cy)
         if (S.status == RUNNING or S.status == QUANTUM) and S.now < S.limit:
@@ -115,6 +115,8 @@ def run(H: Any, C: Any, first: int, step: int) -> None:
         S = sms_of(H.sm_at, H.sms)[first]
         while first_time(S) < S.now:
             answer(H, S, C)
+        if S.log_head == S.log_tail:
+            S.due = NEVER
     elif step > 1:
         advance(H, C, first, step)
     else:

@@ -16,6 +16,7 @@ from emu.instruction import HAS_D, PAIR
 from emu.raw import ld16, ld32, st32
 from emu.stalls import Reason
 from emu.state import STACK, WARP_SLOTS
+from emu.units import l1
 from emu.units.common import (
     DEFAULT,
     F_STACK,
@@ -150,8 +151,10 @@ def fence(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
 
 @compiled
 def membar(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
-    """A fence for others than the CTA: it waits until the SM's last stores are known to have arrived."""
+    """A fence for others than the CTA: it waits until the SM's last stores are known to have arrived, and empties the L1."""
     fence(S, C, W, I, t, m)
+    if m:
+        l1.empty(S)
     W.dep_ready = max(W.dep_ready, S.stored + (I.latency * C.fence_stored256 >> 8))
     return DEFAULT
 

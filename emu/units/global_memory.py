@@ -1,6 +1,6 @@
 """Global, generic and local memory: accesses are checked at issue; the chip moves the values and knows the time.
 
-An L1 is not modelled (docs/machine.md).
+A load whose sectors lie in the L1 needs no answer (emu/units/l1.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from emu.chip_state import ASK_LOAD, ASK_STORE, P_LOAD, P_STORE, PENDING, REQUESTS
 from emu.compiled import compiled
 from emu.raw import is_ramp, load1, load2, load4, prefetch, store1, store2, store4
-from emu.units import peers
+from emu.units import l1, peers
 from emu.units.common import (
     DEFAULT,
     F_GLOBAL_ALIGN,
@@ -25,11 +25,12 @@ from emu.units.common import (
 )
 from emu.units.memory import FULL, decode, move, shared_host, touch
 from emu.units.peers import lanes_elsewhere, mark_mixed, room
-from emu.units.requests import data_at, request, requests_of
+from emu.units.requests import data_at, request, requests_of, soon
 from emu.units.sharing import return_cost
+from isa.ops.memory import PAST_L1
 from isa.program import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
-SECTOR = 32  # bytes: what L2 moves (CUDA programming guide)
+SECTOR = l1.SECTOR
 
 
 @compiled
@@ -60,6 +61,12 @@ def lines_of(W: Any, row: int, offset: int, m: int) -> int:
 
 
 @compiled
+def look_up(S: Any, C: Any, lines: int, t: int) -> None:
+    """The tags of an access: one line after the other."""
+    S.line_free = max(t << 8, S.line_free) + lines * C.line_cy256
+
+
+@compiled
 def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lines: int, t: int) -> int:
     """Pass an access through the SM's port to L2 and write it down; returns its place in the log.
 
@@ -67,7 +74,7 @@ def ask(S: Any, C: Any, W: Any, kind: int, m: int, width: int, sectors: int, lin
     other.  Past the port's queue the sub-partition's next one has to wait (`hold`); accesses of shared memory go behind them all (`port_cost`).
     """
     size = sectors * SECTOR
-    S.line_free = max(t << 8, S.line_free) + lines * C.line_cy256
+    look_up(S, C, lines, t)
     if kind == ASK_STORE:
         S.store_free = max(t << 8, max(S.store_free, S.l2_free)) + (size * C.store_kb_cy256 >> 10)
         S.l2_free = S.store_free
@@ -126,34 +133,118 @@ def checked(S: Any, W: Any, row: int, offset: int, m: int, width: int, write: in
 
 @compiled
 def access(S: Any, C: Any, W: Any, I: Any, t: int, m: int, write: int) -> int:
-    """ld/st on global addresses of every lane in `m`; returns the latency of a load, which only the chip knows."""
+    """ld/st on global addresses of every lane in `m`; returns the latency of a load, PENDING where only the chip knows it."""
     offset, size, _, count = decode(I.imm)
     width = size * count
-    kind = ASK_STORE if write else ASK_LOAD
     whole = m == FULL and is_ramp(W.row_at + I.a * 128, W.row_at + I.a * 128 + 128, width)
-    start = get64(W, I.a, 0) + offset
-    host = segment_host(S, start, 32 * width, write) if whole and start % width == 0 else 0
-    if host > 0:
-        for k in range(0, 32 * width, 64):
-            prefetch(host + k)  # the answer comes later: by then the host has its lines
-        sectors = (start + 32 * width + SECTOR - 1) // SECTOR - start // SECTOR
-        lines = ((start + 32 * width - 1) >> 7) - (start >> 7) + 1
-        k = ask(S, C, W, kind, m, width, sectors, lines, t)
-        requests_of(S.log_at, REQUESTS)[k].first = start
-        if write and (size != 4 or not move_rows(data_at(S, k), W.row_at, S.list_at + I.list * 2, count, 1)):
-            for lane in range(32):
-                move(S, W, I, data_at(S, k) + lane * width, lane, 1)
-        return PENDING - t
-    if not checked(S, W, I.a, offset, m, width, write):
-        return 0
-    k = ask(S, C, W, kind, m, width, sectors_of(W, I.a, offset, m, width), lines_of(W, I.a, offset, m), t)
+    first = get64(W, I.a, 0) + offset
+    host = segment_host(S, first, 32 * width, write) if whole and first % width == 0 else 0
+    if host <= 0:
+        if not checked(S, W, I.a, offset, m, width, write):
+            return 0
+        first = 0
+    if write:
+        store(S, C, W, I, t, m, first)
+        return DEFAULT
+    return load(S, C, W, I, t, m, first, host)
+
+
+@compiled
+def extent(W: Any, I: Any, m: int, first: int) -> tuple[int, int]:
+    """Sectors and lines of an access, whose bytes follow one another from `first` on unless that is 0."""
+    offset, size, _, count = decode(I.imm)
+    width = size * count
+    if not first:
+        return sectors_of(W, I.a, offset, m, width), lines_of(W, I.a, offset, m)
+    last = first + 32 * width - 1
+    return last // SECTOR - first // SECTOR + 1, (last >> 7) - (first >> 7) + 1
+
+
+@compiled
+def load(S: Any, C: Any, W: Any, I: Any, t: int, m: int, first: int, host: int) -> int:
+    """ld of checked addresses, from the L1 when all sectors are there; returns the latency."""
+    offset, size, _, count = decode(I.imm)
+    width, cached = size * count, not (I.imm >> PAST_L1) & 1
+    sectors, lines = extent(W, I, m, first)
+    when = 0
+    if cached:
+        if first:
+            sectors, when, settled = l1.read_range(S, C, first, 32 * width, t)
+        else:
+            sectors, when, settled = l1.read_lanes(S, C, W, I.a, offset, m, width, t)
+        if not sectors and max(settled, S.l1_settled) <= t:
+            look_up(S, C, max(lines, width >> 2), t)  # no more than a register row a cycle comes back
+            load_values(S, W, I, m, first, host)
+            return max((S.line_free >> 8) + C.l1_latency_cy, when) - t
+    else:
+        S.l1_sectors += sectors
+        if first:
+            l1.forget(S, first, 32 * width)
+    k = ask(S, C, W, ASK_LOAD, m, width, sectors, lines, t)
     r = requests_of(S.log_at, REQUESTS)[k]
+    r.first, r.job = first, cached
+    if first:
+        for n in range(0, 32 * width, 64):
+            prefetch(host + n)  # the answer comes later: by then the host has its lines
+    else:
+        note_addresses(W, I, r, m)
+        for lane in range(32 * (not cached)):
+            if (m >> lane) & 1:
+                l1.forget(S, r.address[lane], width)
+    if not sectors:
+        r.port = max((S.line_free >> 8) + C.l1_latency_cy, when)
+        soon(S, r.port)
+    return PENDING - t
+
+
+@compiled
+def note_addresses(W: Any, I: Any, r: Any, m: int) -> None:
+    """Write the lanes' addresses into a request."""
+    offset, _, _, _ = decode(I.imm)
     for lane in range(32):
         if (m >> lane) & 1:
             r.address[lane] = get64(W, I.a, lane) + offset
-            if write:
-                move(S, W, I, data_at(S, k) + lane * width, lane, 1)
-    return PENDING - t
+
+
+@compiled
+def load_values(S: Any, W: Any, I: Any, m: int, first: int, host: int) -> None:
+    """Read checked addresses at once."""
+    offset, size, _, count = decode(I.imm)
+    if first and size == 4 and move_rows(host, W.row_at, S.list_at + I.list * 2, count, 0):
+        return
+    for lane in range(32):
+        if (m >> lane) & 1:
+            move(S, W, I, segment_host(S, get64(W, I.a, lane) + offset, size * count, 0), lane, 0)
+
+
+@compiled
+def store(S: Any, C: Any, W: Any, I: Any, t: int, m: int, first: int) -> None:
+    """st to checked addresses: the chip writes the values, and lines of the L1 follow."""
+    _, size, _, count = decode(I.imm)
+    width = size * count
+    sectors, lines = extent(W, I, m, first)
+    k = ask(S, C, W, ASK_STORE, m, width, sectors, lines, t)
+    r = requests_of(S.log_at, REQUESTS)[k]
+    r.first = first
+    if first:
+        l1.write_range(S, C, first, 32 * width, t)
+        if size == 4 and move_rows(data_at(S, k), W.row_at, S.list_at + I.list * 2, count, 1):
+            return
+    else:
+        note_addresses(W, I, r, m)
+    for lane in range(32):
+        if (m >> lane) & 1:
+            move(S, W, I, data_at(S, k) + lane * width, lane, 1)
+            if not first:
+                l1.write_range(S, C, r.address[lane], width, t)
+
+
+@compiled
+def cctl_ivall(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
+    """What acquires beyond the CTA empties the L1."""
+    if m:
+        l1.empty(S)
+    return DEFAULT
 
 
 @compiled

@@ -33,10 +33,19 @@ def request(S: Any, C: Any, kind: int, t: int) -> int:
     S.limit = min(S.limit, t + C.answer_cy)
     if S.log_tail - S.log_head > REQUESTS - SPARE:
         S.limit = min(S.limit, t + 1)
+    if kind == ASK_COPY_OUT:
+        S.l1_settled = t + C.answer_cy
     if kind == ASK_STORE or kind == ASK_ATOMIC or kind == ASK_COPY_OUT:
         S.stored = t
     r.time, r.kind, r.first, r.mixed = t, kind, 0, 0
     return k
+
+
+@compiled
+def soon(S: Any, due: int) -> None:
+    """The SM needs all answers by cycle `due`, where it stops for them."""
+    S.due = min(S.due, due)
+    S.limit = min(S.limit, due)
 
 
 @njit(inline="always")

@@ -31,7 +31,7 @@ _SETS: dict[str, tuple[str, ...]] = {
 _HOPPER_ON = ("sm_90", "sm_90a", "sm_100a")
 
 
-CCTL_IVALL = unit("CCTL.IVALL", "->", "stg", "nop", "empties the L1, which is not modelled", "barrier")
+CCTL_IVALL = unit("CCTL.IVALL", "->", "stg", "cctl_ivall", "empties the L1", "barrier")
 
 
 def release(e: Emitter, m: Match) -> None:

@@ -31,15 +31,19 @@ _LOADS = {"": LD, "global": LDG, "const": LDG, "local": LDL}
 _STORES = {"": ST, "global": STG, "local": STL}
 
 
-def memory_word(offset: int, size: int, elements: int = 1, signed: bool = False) -> int:
+PAST_L1 = 48  # bit of a memory word
+
+
+def memory_word(offset: int, size: int, elements: int = 1, signed: bool = False, past_l1: bool = False) -> int:
     """The immediate of loads and stores (docs/architecture.md 3).
 
     `offset`: signed byte offset (32 bits); `size`: bytes of an element, 1 to 16 (16: as two of 8); `elements`: of
-    the vector; `signed`: 1- and 2-byte loads extend the sign into the 32-bit row instead of zeros.
+    the vector; `signed`: 1- and 2-byte loads extend the sign into the 32-bit row instead of zeros; `past_l1`: a load that
+    neither looks into the L1 nor leaves anything there.
     """
     if size == 16:
         size, elements = 8, 2 * elements
-    return (offset & 0xFFFFFFFF) | (size.bit_length() - 1) << 32 | signed << 36 | elements << 40
+    return (offset & 0xFFFFFFFF) | (size.bit_length() - 1) << 32 | signed << 36 | elements << 40 | past_l1 << PAST_L1
 
 
 def _by_width(ops: tuple[Micro, Micro, Micro], size: int) -> Micro:
@@ -84,12 +88,18 @@ def _destination(e: Emitter, m: Match) -> Value | list[Value | None]:
     return found
 
 
+def past_l1(m: Match) -> bool:
+    """Whether a load's words send it to L2 (`l1_chase`, an H200): strong ones of a scope beyond the CTA, and these."""
+    strong = (m.has(".relaxed") or m.has(".acquire")) and not m.has(".cta")
+    return strong or any(m.has(word) for word in (".cg", ".cv", ".lu", ".volatile", ".mmio", ".L1::no_allocate"))
+
+
 def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Address | None = None) -> None:
     """d = memory at `at` or the address `a` of the match, by one operation or that for its width."""
     elements, size = _elements(e, m, _destination(e, m))
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
     at = at or m.a
-    word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"))
+    word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"), micro in (LD, LDG) and past_l1(m))
     e(micro, rows(e, elements, size), at.base, imm=word)
     acquire(e, m)
 
@@ -122,7 +132,7 @@ _SETS = {
     "PARAM": (".param", ".param::entry", ".param::func"),
 }
 _ORDER = "accesses take effect in program order at issue, which is stronger; releasing costs a fence, as ptxas has it"
-_CACHE = "a cache hint: changes no value, and the model has no L1"
+_CACHE = "a cache hint: changes no value; those that keep a load out of the L1 are those of `past_l1`"
 _IGNORED = (
     dict.fromkeys((".weak", ".volatile", ".mmio", *_SETS["LSEM"], *_SETS["SSEM"], *_SETS["SCOPE"]), _ORDER)
     | dict.fromkeys(

@@ -178,13 +178,13 @@ def test_l2_forgets(ptx: Any) -> None:
     """An array that was filled longer ago than L2 holds comes from memory again; one that fits does not."""
     counts = {}
     for capacity in (1 << 20, 1 << 17):
-        data, out = np.zeros(1 << 16, np.uint32), np.zeros(256, np.uint32)
+        data, out = np.zeros(1 << 17, np.uint32), np.zeros(256, np.uint32)
         small = machine(1, f"unit.l2.capacity_b={capacity}")
         head, tail = STREAM.split("mov.u32 %r3, 0;")
         loop, end = tail.split("mad.lo.u32")
         again = f"{head} mov.u32 %r8, 0; mov.u64 %d3, %d1; ONCE: mov.u64 %d1, %d3; mov.u32 %r3, 0; {loop} add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 2; @%p2 bra ONCE; mad.lo.u32{end}"
         counts[capacity] = launch(
-            ptx, again, "u64 out, u64 data, u32 bytes", [out, data, 1 << 18], 1, 1, block=256, machine=small
+            ptx, again, "u64 out, u64 data, u32 bytes", [out, data, 1 << 19], 1, 1, block=256, machine=small
         ).cycles
     assert counts[1 << 17] > 1.2 * counts[1 << 20]
 

@@ -29,6 +29,7 @@ FIELDS = [
     "tflops",
     "tensor_utilization",
     "pipes",
+    "metrics",
     "warp_instructions",
     "instruction_mix",
     "host_seconds",

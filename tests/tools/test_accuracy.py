@@ -18,6 +18,7 @@ from tools.calibrate.suite import measured, remeasured
 # Kernels whose SM is not waiting for the rest of the chip, and how far their cycles may be off.
 BOUNDS = {
     "gemm": 0.10,
+    "softmax-rows528-cols1024": 0.10,  # the second pass hits the L1
     "fa3-seqlen128-seqlen_k176-heads1": 0.10,
     "fa3-seqlen1024-heads1": 0.10,
     "fa3-seqlen128-seqlen_k4096-heads132-heads_k1": 0.10,

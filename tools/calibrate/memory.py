@@ -40,10 +40,10 @@ def stream(kind: str, threads: int, width: int, unroll: int, source: str) -> str
         shift = region if kind == "copy" else 0
         for i in range(unroll):
             body += f"    st.global{VECTOR[width]} [%at+{shift + i * piece}], {_values(i, width)};\n"
-    else:
-        body += "".join(f"    xor.b32 %sink, %sink, %v{k};\n" for k in range(unroll * width // 4))
     wrap = "" if source == NEW else f"    and.b32 %here, %here, {region - 1};\n"
-    body += f"    add.u32 %here, %here, {turn};\n{wrap}"
+    body += f"    add.u32 %here, %here, {turn};\n{wrap}"  # while the loads are on their way, as ptxas has it
+    if kind == "load":
+        body += "".join(f"    xor.b32 %sink, %sink, %v{k};\n" for k in range(unroll * width // 4))
     own = 0 if source == SHARED else region * (2 if kind == "copy" else 1)
     values = unroll * width // 4
     timed = "    mov.u32 %here, 0;\n    mov.u64 %start, %clock64;\n" + loop(body) + "    mov.u64 %end, %clock64;\n"

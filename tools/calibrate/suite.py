@@ -25,6 +25,7 @@ FAMILIES = {
     "chip": "tools.calibrate.chip",
     "memory": "tools.calibrate.memory",
     "state": "tools.calibrate.state",
+    "l1": "tools.calibrate.l1",
     "launch": "tools.calibrate.launch",
     "mma": "tools.calibrate.mma",
     "cluster": "tools.calibrate.cluster",
