@@ -61,7 +61,9 @@ class Chip:
         records = np.zeros(count, SM)
         self.config = configure(machine)
         self.sms = [
-            StreamingMultiprocessor(program, machine, linked, shape, memory, self.config, records[k : k + 1], places[k], k)
+            StreamingMultiprocessor(
+                program, machine, linked, shape, memory, self.config, records[k : k + 1], places[k], k
+            )
             for k in range(count)
         ]
         if chaos:

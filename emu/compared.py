@@ -39,8 +39,7 @@ REMOVALS: dict[str, tuple[str, ...]] = {
         "unit.sfu.lanes=128",
         "unit.alu.lanes=128",
         *(f"timing.{name}.latency=1" for name in ("mufu", "alu", "fma")),
-        "unit.tensor.mma_yields_fma_cy=0",
-        "unit.tensor.mma_yields_other_cy=0",
+        "unit.tensor.mma_yields_cy=0",
     ),
     "rate of mma.sync": ("timing.mma32.interval=4",),
 }  # fmt: skip

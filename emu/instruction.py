@@ -33,7 +33,7 @@ _RT_FIELDS: list[tuple[str, Any, int]] = [
     ("reason", u8, 21),  # stall reason of consumers of the result
     ("throttle", u8, 22),  # stall reason while the pipe is busy
     ("linger", u8, 23),  # cycles during which it delays the operands of another warp's mma.sync
-    ("drag", u8, 55),  # what it takes from a running mma.sync, 1/256 cycles
+    ("drag", u8, 55),  # cycles that it takes from a running mma.sync
     ("latency", u16, 24),  # cycles to the result
     ("interval", u16, 26),  # cycles that the pipe is busy
     ("slowed", u16, 28),  # the same while the tensor core runs

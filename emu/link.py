@@ -102,12 +102,11 @@ def _slowed(interval: float, pipe: str, machine: Machine) -> float:
 
 
 def _beside_mma(pipe: str, machine: Machine) -> tuple[int, int]:
-    """What an instruction costs mma.sync: cycles that operands of other warps wait, and 1/256 cycles of a running one's pipe."""
+    """What an instruction costs mma.sync: cycles that operands of other warps wait, and cycles of a running one's pipe."""
     if pipe in PORTLESS:
         return 0, 0
-    fp32 = pipe in ("fma", "imad")
-    yields = machine.value(f"unit.tensor.mma_yields_{'fma' if fp32 else 'other'}_cy")
-    return (round(machine.value("unit.tensor.mma_behind_fma_cy")) if fp32 else 0), round(256 * yields)
+    behind = machine.value("unit.tensor.mma_behind_fma_cy") if pipe in ("fma", "imad") else 0
+    return round(behind), round(machine.value("unit.tensor.mma_yields_cy"))
 
 
 def _flags(program: Program, k: int, micro: Micro) -> int:

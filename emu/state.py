@@ -262,7 +262,6 @@ SM = np.dtype(
         ("clear_warp", i64, SUBPARTITIONS),  # this warp
         # beside an mma.sync: when other warps than the last get the register file's ports
         ("port_next", i64, SUBPARTITIONS),
-        ("dragged", i64, SUBPARTITIONS),  # what others took from mma.sync, the part of a cycle, 1/256
         ("tensor_pipe", i64),  # 8 times its number
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core

@@ -49,9 +49,7 @@ def drag(S: Any, C: Any, W: Any, I: Any, t: int) -> None:
     if I.linger:
         S.clear_at[W.sub], S.clear_warp[W.sub] = t + I.linger, W.slot
     if until > t:
-        S.dragged[W.sub] += I.drag
-        st64(at, until + (S.dragged[W.sub] >> 8))
-        S.dragged[W.sub] &= 255
+        st64(at, until + I.drag)
         if W.streak < C.mma_stream:
             S.port_next[W.sub] = t + C.mma_issue_cy
 

@@ -52,7 +52,11 @@ STREAMS: dict[str, tuple[tuple[str, ...], int]] = {
     "stsm4": (("stsm4",), 8),
     "softmax": (("FFMA", "FFMA", "MUFU_EX2", "MUFU_EX2", "FADD", "FADD", "F2FP_F16", "FMNMX", "FMNMX"), 8),
     # so many independent instructions, then a chain of dependent ones
-    **{f"{op.lower()} burst {n}": ((op,) * n + ("FMNMX",) * max(BODY - n, PAUSE), 8) for op in ("FMUL", "FFMA") for n in BURSTS},
+    **{
+        f"{op.lower()} burst {n}": ((op,) * n + ("FMNMX",) * max(BODY - n, PAUSE), 8)
+        for op in ("FMUL", "FFMA")
+        for n in BURSTS
+    },
 }
 _SHARED = {
     "stsm4": "    stmatrix.sync.aligned.m8n8.x4.shared.b16 [%mine], {{%c{c}, %k0, %k1, %k2}};\n",

@@ -28,6 +28,7 @@ FAMILIES = {
     "l1": "tools.calibrate.l1",
     "launch": "tools.calibrate.launch",
     "mma": "tools.calibrate.mma",
+    "streams": "tools.calibrate.streams",
     "cluster": "tools.calibrate.cluster",
     "atomics": "tools.calibrate.atomics",
 }
