@@ -79,7 +79,8 @@ class FlashAttention2(Attention):
             "CAUSAL": int(self.causal),
             "Q_TILE": 0,
             "KV_TILE": 0,
-            "FTZ": 1,
+            "FTZ": 0,
+            "OVERLAP": 0,
         }
 
     @property

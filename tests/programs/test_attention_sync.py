@@ -21,6 +21,7 @@ from programs.problem import Define
 Ptxas = Callable[..., tuple[bool, str]]
 SWITCHES: dict[str, tuple[Define, ...]] = {
     "HEAD_DIM": (64, 128, 256), "CAUSAL": (0, 1), "DTYPE": ("f16", "bf16"), "FTZ": (0, 1),
+    "OVERLAP": (0, 1),
 }  # fmt: skip
 TILES: tuple[dict[str, Define], ...] = (
     {"Q_TILE": 64}, {"KV_TILE": 16, "CAUSAL": 1}, {"KV_TILE": 48}, {"HEAD_DIM": 64, "KV_TILE": 64, "CAUSAL": 1},
@@ -52,9 +53,10 @@ def run(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("ftz", [0, 1])
-def test_shapes(options: dict[str, Any], ftz: int) -> None:
-    run({"FTZ": ftz}, **options)
+@pytest.mark.parametrize("switches", [(0, 0), (1, 1)], ids=str)
+def test_shapes(options: dict[str, Any], switches: tuple[int, int]) -> None:
+    ftz, overlap = switches
+    run({"FTZ": ftz, "OVERLAP": overlap}, **options)
 
 
 @pytest.mark.parametrize("name", ["fa1", "fa2", "fa3"])

@@ -138,11 +138,11 @@ def cycles() -> str:
 
 def units() -> str:
     """Busy units of fa2, batch 4, 16 heads, 4096 rows and keys."""
-    counters, result = library(), emulated(named("fa2", FULL, FTZ=1).name)
+    counters, result = library(), emulated(named("fa2", FULL).name)
     rows = [
         (
             unit,
-            *(f"{counters[name][column]:.1f} %" for column in ("full", "own_full_FTZ1")),
+            *(f"{counters[name][column]:.1f} %" for column in ("full", "own_full")),
             f"{100 * result.pipes[unit]:.1f} %",
         )
         for unit, name in UNITS.items()
@@ -152,7 +152,7 @@ def units() -> str:
 
 def stalls() -> str:
     """Warps a stall reason holds for each issued instruction, same runs."""
-    result = emulated(named("fa2", FULL, FTZ=1).name)
+    result = emulated(named("fa2", FULL).name)
     here: dict[str, int] = {}
     for reasons in result.stalls.values():
         for reason, count in reasons.items():
@@ -166,7 +166,7 @@ def stalls() -> str:
         (
             name,
             there.get(name, {}).get("full", 0.0),
-            there.get(name, {}).get("own_full_FTZ1", 0.0),
+            there.get(name, {}).get("own_full", 0.0),
             here.get(name, 0) / here["selected"],
         )
         for name in {*there, *here}
@@ -180,8 +180,11 @@ def own(program: str, options: dict[str, Any]) -> float:
     """Cycles of our fa2 or fa3 on the card for a shape, fp16, as it ships."""
     wanted = find(program).from_options(**options).shape
     for entry in [*entries(), *programs()]:
-        shipped = entry.program == program and entry.defines in ({}, {"FTZ": 1})
-        if shipped and find(program).from_options(**entry.options).shape == wanted:
+        if (
+            entry.program == program
+            and not entry.defines
+            and find(program).from_options(**entry.options).shape == wanted
+        ):
             return entry.cycles
     raise KeyError(f"{program} was not recorded for {options}")
 
@@ -214,11 +217,11 @@ def generations() -> str:
     return table(header, rows)
 
 
-def busy(name: str, on: str) -> float:
+def busy(name: str, on: str, **defines: Any) -> float:
     """Products of the FULL problem over what a machine's tensor cores could make meanwhile."""
     sms = int(machine(on).value("chip.sms"))
     if name != "fa1":
-        used = share(name, {}, FULL, machine(on, sms=1), sms).tensor_utilization
+        used = share(name, defines, FULL, machine(on, sms=1), sms).tensor_utilization
         assert used is not None
         return used
     cycles = keys_outside(named(name, FULL).name, on)
@@ -228,12 +231,12 @@ def busy(name: str, on: str) -> float:
 def utilization() -> str:
     """Products a cycle over the machine's dense peak: every generation on every machine."""
     rows = []
-    for name in ("fa1", "fa2", "fa3"):
+    for name, defines in (("fa1", {}), ("fa2", {}), ("fa2", {"FTZ": 1}), ("fa3", {})):
         cells = []
         for on in ("a100", "h200"):
             if (name, on) == ("fa3", "a100"):
                 cells.append("")
                 continue
-            cells.append(f"{100 * busy(name, on):.1f} %")
-        rows.append((name, *cells))
+            cells.append(f"{100 * busy(name, on, **defines):.1f} %")
+        rows.append((" ".join((name, *(f"`{k}={v}`" for k, v in defines.items()))), *cells))
     return table(("program", "a100", "h200"), rows)

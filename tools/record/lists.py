@@ -95,7 +95,8 @@ _WAVES: tuple[dict[str, Any], ...] = (
     {"seqlen": 4096, "heads": 16, "batch": 4},
 )
 SYNCHRONOUS: tuple[Case, ...] = (
-    *(("fa2", options, {"FTZ": ftz}) for options in _WAVES for ftz in (0, 1)),
+    *(("fa2", options, defines) for options in _WAVES for defines in ({}, {"FTZ": 1, "OVERLAP": 1})),
+    *(("fa2", _WAVES[-1], defines) for defines in ({"FTZ": 1}, {"OVERLAP": 1})),
     ("fa2", {"seqlen": 4096, "heads": 16, "batch": 4, "causal": True}, {}),
     ("fa2", {"seqlen": 4096, "heads": 8, "batch": 4, "head_dim": 256}, {}),
     ("fa2", {"seqlen": 4096, "heads": 32, "batch": 4, "head_dim": 64}, {}),
@@ -133,7 +134,7 @@ BITS: tuple[Case, ...] = (
         ("fa2", shape | {"head_dim": dim, "dtype": dtype}, {})
         for dim, dtype, shape in itertools.product((64, 128), ("fp16", "bf16"), _ATTENTION[1:])
     ),
-    ("fa2", _ATTENTION[1], {"FTZ": 0}),
+    *(("fa2", _ATTENTION[1], d) for d in ({"FTZ": 1}, {"OVERLAP": 1}, {"FTZ": 1, "OVERLAP": 1})),
     ("fa2", _ATTENTION[1] | {"causal": True}, {}),
     ("fa1", _ATTENTION[1], {}),
     *(
@@ -165,6 +166,7 @@ SWITCHES: dict[str, dict[str, tuple[Any, ...]]] = {
         "CAUSAL": (0, 1),
         "DTYPE": ("f16", "bf16"),
         "FTZ": (0, 1),
+        "OVERLAP": (0, 1),
         "Q_TILE": (0, 64),
         "KV_TILE": (0, 32),
     },

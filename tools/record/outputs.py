@@ -2,7 +2,7 @@
 
     python -m tools.record.outputs DIR        # what run_kernel wrote for the jobs of `export --bits` -> tests/golden/outputs
 
-Inputs are not kept: a problem makes the recorded ones from seed 0, which distilling checks.
+Jobs that DIR does not hold stay as they are, those that `lists.BITS` does not name go.  Inputs are not kept: a problem makes the recorded ones from seed 0, which distilling checks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numpy as np
 import programs
 from programs.problem import Problem
 from tools.accuracy.recorded import digest
+from tools.record.export import label
+from tools.record.lists import BITS
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden" / "outputs"
 JOBS, ARRAYS = FOLDER / "jobs.json", FOLDER / "small.npz"
@@ -114,15 +116,20 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what run_kernel wrote")
     args = parser.parse_args(argv)
-    kept: list[Job] = []
+    kept = {job.name: job for job in jobs()}
     whole: dict[str, Any] = {}
+    known = small()
     for result, recorded in recordings(args.folder):
         job = distil(result, recorded)
-        kept.append(job)
-        arrays = {f"{job.name}/{name}": bits(recorded[name]) for name in job.outputs}
-        if all(x.nbytes <= SMALL for x in arrays.values()) and _bytes(whole | arrays) <= MOST:
+        kept[job.name] = job
+        known |= {f"{job.name}/{name}": bits(recorded[name]) for name in job.outputs}
+    kept = {name: kept[name] for name in (label(*case) for case in BITS) if name in kept}
+    for job in kept.values():
+        arrays = {name: known[name] for name in (f"{job.name}/{x}" for x in job.outputs) if name in known}
+        fits = len(arrays) == len(job.outputs) and all(x.nbytes <= SMALL for x in arrays.values())
+        if fits and _bytes(whole | arrays) <= MOST:
             whole |= arrays
-    JOBS.write_text("[\n" + ",\n".join(json.dumps(asdict(job)) for job in kept) + "\n]\n")
+    JOBS.write_text("[\n" + ",\n".join(json.dumps(asdict(job)) for job in kept.values()) + "\n]\n")
     np.savez_compressed(ARRAYS, **whole)
     print(f"{len(kept)} jobs in {JOBS}, {len(whole)} arrays in {ARRAYS}")
 
