@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.calibrate import alu
+from tools.calibrate import alu, fetch
 from tools.calibrate.bench import Bench, interval, measure, pair, rate
 from tools.calibrate.composites import FOLDER, recorded
 from tools.calibrate.suite import FAMILIES, MEASURED, benches, measured
@@ -81,3 +81,10 @@ def test_composites_fit_their_kernels() -> None:
         threads = re.search(r"\.maxntid (\d+)", text)
         assert words and 4 * (int(words[1]) + 1) == composite.shared
         assert threads and int(threads[1]) == 32 * composite.warps
+
+
+def test_of_an_sm_the_slowest_warp_counts_and_of_many_sms_the_middle_one() -> None:
+    """Three SMs of two warps, eight jumps between the clocks of slots 1 and 2."""
+    spent = np.array([[8, 16], [80, 40], [24, 24]]).reshape(-1)
+    table = np.stack([np.zeros(6), np.arange(6), np.arange(6) + spent], 1).astype(np.uint64)
+    assert fetch.between(1, 2, 2, 8)([table]) == 3

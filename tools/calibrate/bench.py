@@ -65,6 +65,7 @@ class Bench:
     data: np.ndarray = field(default_factory=lambda: default_data())
     cluster: int = 1  # CTAs of a cluster
     ctas: int = 1  # one an SM; the clock table then has their warps one after the other
+    launch: str = "usual"  # "first": of code that no cache has; "again": right after one that does not count
 
 
 def default_data() -> np.ndarray:

@@ -87,6 +87,7 @@ class Emulator:
             args=args,
             shared_bytes=bench.shared,
             max_cycles=MAX_CYCLES,
+            warm=bench.launch == "again",
         )
         if result.deadlock is not None:
             raise Failed(f"deadlock: {result.deadlock.message}")

@@ -31,6 +31,7 @@ FAMILIES = {
     "streams": "tools.calibrate.streams",
     "cluster": "tools.calibrate.cluster",
     "atomics": "tools.calibrate.atomics",
+    "fetch": "tools.calibrate.fetch",
 }
 
 
