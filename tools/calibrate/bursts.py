@@ -15,7 +15,7 @@ import numpy as np
 
 from tools.calibrate.bench import Bench, Row, Tables, span
 from tools.calibrate.mixed import BATCH, BATCHES, FLAG, GROUP, TOTAL, products
-from tools.calibrate.text import kernel, load_data, loop, registers, store
+from tools.calibrate.text import COUNTED, kernel, load_data, loop, registers, store, until_flag
 from tools.calibrate.wgmma import COMMIT, FENCE, WAIT, Shape
 
 REGISTERS = 128  # at most: registers of a burst; a longer one goes through them again
@@ -84,42 +84,19 @@ def _sinks(op: str, length: int, most: int) -> tuple[str, ...]:
 
 def beside(shape: Shape, op: str, length: int, turns: int, most: int) -> str:
     """Warpgroup 0 runs batches of products, the others burst and chain until the flag is set."""
-    timed = f"""    @%zero st.shared.b32 [%flag], 0;
-    mov.u32 %count, 0;
-    mov.u64 %took, 0;
-    bar.sync 0;
-    setp.ge.u32 %beside, %warp, 4;
-    @%beside bra.uni BESIDE;
-    mov.u64 %start, %clock64;
-{products(shape)}    mov.u64 %end, %clock64;
-    @%zero st.shared.b32 [%flag], 1;
-    bra DONE;
-BESIDE:
-    mov.u64 %start, %clock64;
-STREAM:
-    .pragma "nounroll";
-    ld.volatile.shared.b32 %stop, [%flag];
-{burst(op, length, most)}{chain(turns)}    add.u32 %count, %count, 1;
-    setp.eq.u32 %loop, %stop, 0;
-    @%loop bra.uni STREAM;
-    mov.u64 %end, %clock64;
-DONE:
-"""
-    stores = "    cvt.u64.u32 %counted, %count;\n" + store(
-        (("%start", 0), ("%end", 1), ("%counted", 2), ("%took", 3)), 4
-    )
+    second = burst(op, length, most) + chain(turns)
+    timed = until_flag(products(shape), second, others="%beside", clear="    mov.u64 %took, 0;\n")
     setup = shape.setup() + _setup(op, length, most)
     declare = shape.declare() + _declare(op, length, most)
-    return kernel(timed + stores, declare=declare, setup=setup, sinks=("%d0", *_sinks(op, length, most)), clocks=False)
+    timed += store((*COUNTED, ("%took", 3)), 4)
+    return kernel(timed, declare=declare, setup=setup, sinks=("%d0", *_sinks(op, length, most)), clocks=False)
 
 
 def own(shape: Shape, count: int, op: str, length: int, turns: int, most: int) -> str:
     """`turns` of the launch: products of the warpgroup, a burst while they run, their end, a chain."""
     body = FENCE + shape.text() * count + COMMIT + burst(op, length, most) + WAIT + chain(turns)
     timed = f"    mov.u64 %took, 0;\n    mov.u64 %start, %clock64;\n{loop(body)}    mov.u64 %end, %clock64;\n"
-    stores = "    cvt.u64.u32 %counted, %turns;\n" + store(
-        (("%start", 0), ("%end", 1), ("%counted", 2), ("%took", 3)), 4
-    )
+    stores = "    cvt.u64.u32 %counted, %turns;\n" + store((*COUNTED, ("%took", 3)), 4)
     setup = shape.setup() + _setup(op, length, most)
     declare = shape.declare() + _declare(op, length, most)
     return kernel(timed + stores, declare=declare, setup=setup, sinks=("%d0", *_sinks(op, length, most)), clocks=False)

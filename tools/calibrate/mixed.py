@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tools.calibrate import alu
 from tools.calibrate.bench import Bench, Row, Tables, rate, span
-from tools.calibrate.text import kernel, loop, registers, store
+from tools.calibrate.text import COUNTED, kernel, loop, registers, store, until_flag
 from tools.calibrate.wgmma import COMMIT, FENCE, SHARED, WAIT, Shape
 
 BODY = 128
@@ -151,30 +151,10 @@ def products(shape: Shape) -> str:
 
 def together(shape: Shape, name: str) -> str:
     """Warpgroup 0 runs the products, the other warps the stream until the flag is set."""
-    timed = f"""    @%zero st.shared.b32 [%flag], 0;
-    mov.u32 %count, 0;
-    bar.sync 0;
-    setp.ge.u32 %beside, %warp, 4;
-    @%beside bra.uni BESIDE;
-    mov.u64 %start, %clock64;
-{products(shape)}    mov.u64 %end, %clock64;
-    @%zero st.shared.b32 [%flag], 1;
-    bra DONE;
-BESIDE:
-    mov.u64 %start, %clock64;
-STREAM:
-    .pragma "nounroll";
-    ld.volatile.shared.b32 %stop, [%flag];
-{stream(name)}    add.u32 %count, %count, 1;
-    setp.eq.u32 %loop, %stop, 0;
-    @%loop bra.uni STREAM;
-    mov.u64 %end, %clock64;
-DONE:
-"""
+    timed = until_flag(products(shape), stream(name), others="%beside") + store(COUNTED, 3)
     declare = shape.declare() + _declare(name) + "    .reg .b64 %counted;\n"
-    stores = "    cvt.u64.u32 %counted, %count;\n" + store((("%start", 0), ("%end", 1), ("%counted", 2)), 3)
     setup = shape.setup() + _setup(name)
-    return kernel(timed + stores, declare=declare, setup=setup, sinks=("%d0", *_sinks(name)), clocks=False)
+    return kernel(timed, declare=declare, setup=setup, sinks=("%d0", *_sinks(name)), clocks=False)
 
 
 def products_alone(shape: Shape) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tools.calibrate import alu
 from tools.calibrate.bench import Bench, Row, Tables, interval, pair, rate, span
-from tools.calibrate.text import kernel, loop, registers, store
+from tools.calibrate.text import COUNTED, kernel, loop, registers, store, until_flag
 
 BODY = 128
 TURNS = (4, 12)
@@ -91,28 +91,7 @@ def beside(name: str, warps: int) -> str:
     setup = _setup(chains) + alu.setup(8) + "    and.b32 %at0, %lane, 15;\n    shl.b32 %at0, %at0, 4;\n"
     setup += "    add.u32 %at0, %at0, %smem;\n" + "".join(f"    mov.b32 %at{i}, %at0;\n" for i in range(1, 8))
     setup += f"    add.u32 %flag, %smem, {FLAG};\n    setp.eq.u32 %zero, %thread, 0;\n"
-    timed = f"""    @%zero st.shared.b32 [%flag], 0;
-    mov.u32 %count, 0;
-    bar.sync 0;
-    setp.ge.u32 %others, %warp, {warps};
-    @%others bra.uni BESIDE;
-    mov.u64 %start, %clock64;
-{loop(products("m16n8k16.f32.f16", chains, BODY))}    mov.u64 %end, %clock64;
-    @%zero st.shared.b32 [%flag], 1;
-    bra DONE;
-BESIDE:
-    mov.u64 %start, %clock64;
-STREAM:
-    .pragma "nounroll";
-    ld.volatile.shared.b32 %stop, [%flag];
-{stream(name)}    add.u32 %count, %count, 1;
-    setp.eq.u32 %loop, %stop, 0;
-    @%loop bra.uni STREAM;
-    mov.u64 %end, %clock64;
-DONE:
-    cvt.u64.u32 %counted, %count;
-"""
-    timed += store((("%start", 0), ("%end", 1), ("%counted", 2)), 3)
+    timed = until_flag(loop(products("m16n8k16.f32.f16", chains, BODY)), stream(name), warps) + store(COUNTED, 3)
     sinks = (*_sinks("m16n8k16.f32.f16", chains), *(f"%at{i}" for i in range(8)), *(f"%c{i}" for i in range(8)))
     return kernel(timed, declare=declare, setup=setup, sinks=sinks, clocks=False)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from tools.calibrate import alu
 from tools.calibrate.bench import Bench, Row, Tables, interval, span
-from tools.calibrate.text import kernel, load_data, loop, registers, store
+from tools.calibrate.text import COUNTED, kernel, load_data, loop, registers, store, until_flag
 
 TURNS = (8, 24)
 ENDLESS_TURNS = 48
@@ -132,28 +132,8 @@ def interleaved(other: str, count: int) -> str:
 
 def beside(first: str, second: str) -> str:
     """Warps 0 to 3 run `turns` bodies of `first`, warps 4 to 7 bodies of `second` until the flag is set."""
-    timed = f"""    @%zero st.shared.b32 [%flag], 0;
-    mov.u32 %count, 0;
-    bar.sync 0;
-    setp.ge.u32 %others, %warp, 4;
-    @%others bra.uni BESIDE;
-    mov.u64 %start, %clock64;
-{loop(STREAMS[first]())}    mov.u64 %end, %clock64;
-    @%zero st.shared.b32 [%flag], 1;
-    bra DONE;
-BESIDE:
-    mov.u64 %start, %clock64;
-STREAM:
-    .pragma "nounroll";
-    ld.volatile.shared.b32 %stop, [%flag];
-{STREAMS[second]()}    add.u32 %count, %count, 1;
-    setp.eq.u32 %loop, %stop, 0;
-    @%loop bra.uni STREAM;
-    mov.u64 %end, %clock64;
-DONE:
-    cvt.u64.u32 %counted, %count;
-"""
-    return _kernel(timed + store((("%start", 0), ("%end", 1), ("%counted", 2)), 3), clocks=False, slots=3)
+    timed = until_flag(loop(STREAMS[first]()), STREAMS[second]())
+    return _kernel(timed + store(COUNTED, 3), clocks=False, slots=3)
 
 
 def _beside(first: str, second: str) -> Bench:

@@ -94,6 +94,38 @@ def loop(body: str, label: str = "TURN") -> str:
 """
 
 
+COUNTED = (("%start", 0), ("%end", 1), ("%counted", 2))  # what `until_flag` leaves, and its slots
+
+
+def until_flag(first: str, second: str, warps: int = 4, *, others: str = "%others", clear: str = "") -> str:
+    """Warps below `warps` run `first` once, the others `second` until those are done, which a flag in shared memory says.
+
+    The caller declares and sets %flag (its address) and %zero (thread 0), declares %count, %stop, %counted and the predicate
+    `others`, and stores `COUNTED`: the clocks, and how often a warp has run `second`.  `clear` runs ahead of the barrier.
+    """
+    return f"""    @%zero st.shared.b32 [%flag], 0;
+    mov.u32 %count, 0;
+{clear}    bar.sync 0;
+    setp.ge.u32 {others}, %warp, {warps};
+    @{others} bra.uni BESIDE;
+    mov.u64 %start, %clock64;
+{first}    mov.u64 %end, %clock64;
+    @%zero st.shared.b32 [%flag], 1;
+    bra DONE;
+BESIDE:
+    mov.u64 %start, %clock64;
+STREAM:
+    .pragma "nounroll";
+    ld.volatile.shared.b32 %stop, [%flag];
+{second}    add.u32 %count, %count, 1;
+    setp.eq.u32 %loop, %stop, 0;
+    @%loop bra.uni STREAM;
+    mov.u64 %end, %clock64;
+DONE:
+    cvt.u64.u32 %counted, %count;
+"""
+
+
 def registers(prefix: str, count: int, type_: str = "b32") -> str:
     """A `.reg` line for `prefix0..prefix<count-1>`."""
     return f"    .reg .{type_} %{prefix}<{count}>;\n"
