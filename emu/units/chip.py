@@ -15,7 +15,8 @@ from numba.extending import intrinsic
 from emu.chip_state import REQUESTS
 from emu.compiled import compiled
 from emu.state import DEADLOCK, FINISHED, NEVER, QUANTUM, RUNNING
-from emu.units.answers import answer, sms_of
+from emu.units.answers import answer
+from emu.units.common import sms_of
 from emu.units.requests import requests_of
 
 
@@ -53,7 +54,8 @@ def merge(H: Any, C: Any) -> None:
     for k in range(H.sms):
         S = sms[k]
         if S.log_head == S.log_tail:
-            S.log_head, S.log_tail, S.due = 0, 0, NEVER  # an empty log begins anew: its first places are in the host's cache
+            # An empty log begins anew: its first places are in the host's cache.
+            S.log_head, S.log_tail, S.due = 0, 0, NEVER
         if S.status == RUNNING or S.status == QUANTUM:
             H.stop = 0
         elif S.status != FINISHED:

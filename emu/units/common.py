@@ -20,13 +20,14 @@ from emu.compiled import compiled
 from emu.copy_state import COPY, JOB, TMAP
 from emu.instruction import RT_INSTR
 from emu.raw import ld32, st64, view
-from emu.state import BLOCK_NONE, CTA, FAULT, NEVER, WARP, WARP_SLOTS, WGROUP
+from emu.state import BLOCK_NONE, CTA, FAULT, NEVER, SM, WARP, WARP_SLOTS, WGROUP
 from emu.tmem_state import TC_JOB, TMOVE
 
 DEFAULT, RETRY, PARK = -1, -2, -3
 ADVANCE = -1  # instead of a routine's number: the unit does what is due (emu/generate.py)
 PAIRED = -2  # the same: a command of two SMs, which the chip has it execute
 
+sms_of = view(SM)
 warps_of = view(WARP)
 ctas_of = view(CTA)
 wgroups_of = view(WGROUP)

@@ -9,13 +9,22 @@ from typing import Any
 
 from emu.chip_state import P_TMEM
 from emu.compiled import call_unit, compiled
-from emu.raw import st64, view
+from emu.raw import st64
 from emu.state import CTA_SLOTS, LIVE, SM, TC_RING, TMEM_LANES, WARP_SLOTS
-from emu.units.common import F_PAIR_COLUMNS, F_PEER_GONE, PAIRED, commands_of, ctas_of, fault, instrs_of, warps_of
+from emu.units.common import (
+    F_PAIR_COLUMNS,
+    F_PEER_GONE,
+    PAIRED,
+    commands_of,
+    ctas_of,
+    fault,
+    instrs_of,
+    sms_of,
+    warps_of,
+)
 from emu.units.peers import messages_of, post
 from emu.units.tmem_layout import cell
 
-sms_of = view(SM)
 SM_BYTES = SM.itemsize
 
 

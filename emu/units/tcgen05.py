@@ -13,8 +13,8 @@ from typing import Any
 from numba.extending import register_jitable
 
 from emu.compiled import compiled
-from emu.raw import ld16, ld32, view
-from emu.state import NEVER, SM, TC_RING, WARP_SLOTS
+from emu.raw import ld16, ld32
+from emu.state import NEVER, TC_RING, WARP_SLOTS
 from emu.tmem_state import TC_COMMIT, TC_COPY, TC_MMA, TC_SHIFT
 from emu.units.common import (
     F_PAIR,
@@ -30,6 +30,7 @@ from emu.units.common import (
     get32,
     get64,
     signed32,
+    sms_of,
     warps_of,
 )
 from emu.units.each_lane import each_lane
@@ -70,7 +71,6 @@ from isa.ops.tcgen05_copy import PAIR_COPY
 
 for _function in descriptors.MACHINE:
     register_jitable(_function)
-sms_of = view(SM)
 OPERAND_BYTES = 32  # of K of a row of A or a column of B: every kind (9.7.16.2.1)
 A_COLUMNS = 8  # of A in Tensor Memory: as many bytes
 SCALE_ROWS = 32  # rows whose scales share a column (9.7.16.10.7)
