@@ -13,6 +13,7 @@ from emu.chaos import Chaos
 from emu.chip_state import CHIP, CLUSTER, MESSAGE, REQUEST, REQUESTS, SENDING
 from emu.copy_state import COPY, JOB, TMAP
 from emu.generate import CORE, UNITS, advances, code_address, compiled_file, prepare
+from emu.l1_state import L1_LINE, L1_WAYS
 from emu.link import Linked, time_slots
 from emu.machine import Machine
 from emu.memory_map import MemoryMap
@@ -28,8 +29,6 @@ from emu.state import (
     FINISHED,
     HOT,
     JOBS,
-    L1_LINE,
-    L1_WAYS,
     NEVER,
     PERTURBATION,
     PERTURBATIONS,
@@ -179,7 +178,8 @@ class StreamingMultiprocessor:
         }  # fmt: skip
         for name, array in addresses.items():
             S[name] = array.ctypes.data if array.size else 0
-        S["sub_next"], S["next_event"], S["give_up"], S["mma_wg"], S["sub_last"], S["due"] = NEVER, 0, NEVER, -1, -1, NEVER
+        S["sub_next"], S["give_up"], S["due"] = NEVER, NEVER, NEVER
+        S["next_event"], S["mma_wg"], S["sub_last"] = 0, -1, -1
         S["chaos_only"] = -1
         S["l1_sets"], S["l1_epoch"] = len(self.l1) // L1_WAYS, EPOCH
         S["ntid"], S["nctaid"] = shape.block, shape.grid

@@ -169,19 +169,6 @@ WGROUP = np.dtype(
 CELL = np.dtype([("init_pc", i32), ("phases", i32)], align=True)  # where it was initialised; phases completed since
 
 # What a warp or a copy did to a barrier (emu/units/history.py).
-# A line of the L1; times in cycles.
-L1_LINE = np.dtype(
-    [
-        ("tag", i64),  # its number, and the epoch in which it came
-        ("used", i64),  # when it was last used
-        ("when", i64),  # when its sectors are there
-        ("settled", i64),  # from when on memory holds what the SM has stored to it, and `when` is what the chip has said
-        ("sectors", i32),  # which ones it has, a bit each
-        ("written", i32),  # and which ones a store has touched
-    ],
-    align=True,
-)
-L1_WAYS = 4
 EVENT = np.dtype(
     [
         (name, i32 if name != "cycle" else i64)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from emu.compiled import compiled
+from emu.l1_state import L1_LINE, L1_WAYS
 from emu.raw import view
-from emu.state import L1_LINE, L1_WAYS
 from emu.units.common import get64
 
 LINE, SECTOR = 128, 32  # bytes (CUDA programming guide)
@@ -134,10 +134,10 @@ def arrive_range(S: Any, C: Any, r: Any, start: int, size: int, when: int) -> in
 @compiled
 def write_range(S: Any, C: Any, start: int, size: int, t: int) -> None:
     """A store: it passes on to L2, and the sectors that it writes whole are there from now on."""
-    tags = lines_of_cache(S.l1_at, S.l1_sets * L1_WAYS)
+    tags, first = lines_of_cache(S.l1_at, S.l1_sets * L1_WAYS), -(-start // SECTOR) * SECTOR
     for line in range(start // LINE, (start + size - 1) // LINE + 1):
         written = sectors_in(line, start, size)
-        whole = sectors_in(line, -(-start // SECTOR) * SECTOR, (start + size) // SECTOR * SECTOR - -(-start // SECTOR) * SECTOR)
+        whole = sectors_in(line, first, (start + size) // SECTOR * SECTOR - first)
         k = place(S, line)
         if k < 0:
             k = replace(S, line)
