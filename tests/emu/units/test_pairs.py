@@ -10,10 +10,11 @@ import pytest
 
 import emu
 from emu.machine import load_machine
+from emu.units.tcgen05_math import D_F16, D_F32, D_S32
 from emu.views.deadlock import deadlock
 from isa.descriptors import instruction_descriptor, matrix_descriptor
-from tests.emu.units import test_tcgen05 as single
-from tests.emu.units.test_tcgen05_math import D_F16, D_F32, D_S32, Case, Machine, expected, shared_bits, values
+from tests.emu.units import tcgen05 as single
+from tests.emu.units.tcgen05_reference import Case, Machine, expected, shared_bits, values
 
 ADVANCE = "mov.u32 %r90, %ctaid.x; mul.wide.u32 %d12, %r90, {bytes}; add.s64 {pointer}, {pointer}, %d12;"
 HEAD = "".join(ADVANCE.format(bytes=size, pointer=p) for size, p in ((98304, "%d1"), (262144, "%d2"), (262144, "%d3")))
@@ -23,7 +24,7 @@ WAIT = "mbarrier.wait [bar], 0;"
 
 
 def text(body: str, shared: int) -> str:
-    """The kernel of `test_tcgen05` for two CTAs: %p4 is thread 0 of the even one, %h1 the mask of both."""
+    """The kernel of `tcgen05` for two CTAs: %p4 is thread 0 of the even one, %h1 the mask of both."""
     start = f"mov.u32 %r90, %ctaid.x; setp.eq.and.u32 %p4, %r90, 0, %p2; mov.b16 %h1, 3; {SYNC}"
     whole = single.TEXT.format(
         body=f"{start} {body}",
@@ -48,7 +49,7 @@ def run(body: str, shared: Any, tensor: Any, **options: Any) -> Any:
 
 
 def product(case: Case, kind: str, guard: str = "@%p4 ", odd: tuple[int, ...] = (0, 0, 0, 0)) -> str:
-    """The instruction of a case, as in `test_tcgen05`, of a pair."""
+    """The instruction of a case, as in `tcgen05`, of a pair."""
     line = single.product(case, kind, single.address_of_tile(), guard).replace("cta_group::1", "cta_group::2")
     mask = "".join(f"mov.u32 %r{64 + k}, {word:#x};" for k, word in enumerate(odd))
     return mask + line.replace("{%r60, %r61, %r62, %r63}", "{%r60, %r61, %r62, %r63, %r64, %r65, %r66, %r67}")

@@ -9,7 +9,7 @@ import pytest
 
 from isa.descriptors import matrix_descriptor
 from isa.ops.tcgen05_copy import FORMATS, SHAPES
-from tests.emu.units.test_tcgen05_math import address
+from tests.emu.units.tcgen05_reference import address
 from tests.emu.units.tmem import found, registers, run, show
 
 WORDS = 4096
