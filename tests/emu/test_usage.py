@@ -14,7 +14,7 @@ from emu.commands import run as run_command
 from emu.memory_map import must_fit
 from emu.result import Deadlock
 from programs.errors import ErrorSum
-from tests.emu.test_cli import fake_result
+from tests.emu.commands.stand_in import fake_result
 
 ENTRY = ".visible .entry {}(.param .u64 x) {{ .reg .b64 %d; ld.param.u64 %d, [x]; st.global.u32 [%d+{}], {}; ret; }}\n"
 TWO = f".version 8.5\n.target sm_90a\n.address_size 64\n{ENTRY.format('k', 0, 1)}{ENTRY.format('j', 4096, 2)}"
