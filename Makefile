@@ -10,6 +10,7 @@ demo: $(VENV)/run.stamp
 
 test: $(VENV)/test.stamp
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy isa emu programs tools
 	$(BIN)/pytest -q -n auto
 

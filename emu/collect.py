@@ -131,9 +131,8 @@ def _pipes(
 
 def _metrics(sms: Sequence[StreamingMultiprocessor], scales: Sequence[float]) -> dict[str, float]:
     """How many of the sectors that loads and stores looked for lay in the L1."""
-    looked, found = (
-        sum(scale * int(sm.sm[name][0]) for sm, scale in zip(sms, scales, strict=True)) for name in ("l1_sectors", "l1_hits")
-    )
+    names = ("l1_sectors", "l1_hits")
+    looked, found = (sum(k * int(sm.sm[name][0]) for sm, k in zip(sms, scales, strict=True)) for name in names)
     return {"l1tex__t_sector_hit_rate.pct": 100 * found / looked} if looked else {}
 
 

@@ -99,7 +99,8 @@ def load(e: Emitter, m: Match, op: Micro | tuple[Micro, Micro, Micro], at: Addre
     elements, size = _elements(e, m, _destination(e, m))
     micro = op if isinstance(op, Micro) else _by_width(op, size * len(elements))
     at = at or m.a
-    word = memory_word(offset_of(e, at), size, len(elements), size < 4 and m["TYPE"].startswith("s"), micro in (LD, LDG) and past_l1(m))
+    signed, past = size < 4 and m["TYPE"].startswith("s"), micro in (LD, LDG) and past_l1(m)
+    word = memory_word(offset_of(e, at), size, len(elements), signed, past)
     e(micro, rows(e, elements, size), at.base, imm=word)
     acquire(e, m)
 

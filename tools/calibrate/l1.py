@@ -132,6 +132,12 @@ BESIDE = ((8, (216, 232, 240, 248)), (33, (160, 192, 208, 224)), (100, (96, 120,
 LOADS = ("ld.global", "ld.global.ca", "ld.global.cg", "ld.global.cs", "ld.global.lu", "ld.global.cv", "ld.global.nc", "ld.volatile.global",
          "ld.relaxed.cta.global", "ld.relaxed.gpu.global", "ld.acquire.cta.global", "ld.acquire.gpu.global", "ld.global.L1::no_allocate", "ld.global.nc.L1::no_allocate",
          "ld.global.L1::evict_first", "ld.global.L1::evict_last", "ld.global.L1::evict_unchanged", "ld")  # fmt: skip
+# Strides that come back to the same sets, and how many lines.
+SETS = ((4 * KB, 16), (4 * KB, 48), (32 * KB, 4), (32 * KB, 8), (32 * KB, 16), (32 * KB, 32), (64 * KB, 16))
+WALKED = ("nothing", "st", "st_sector", "red", "ld_cg", "ld_sector", "ld_volatile", "copy_ca", "copy_ca4", "copy_cg")
+# Bytes a lane, bytes from lane to lane (0: all at one address), threads.
+APART = ((4, 0, 1024), (16, 0, 1024), (4, 8, 1024), (4, 16, 1024), (4, 32, 1024), (8, 32, 1024), (16, 32, 1024), (4, 128, 512),
+         (16, 128, 512), (4, 36, 1024))  # fmt: skip
 
 
 def benches() -> Iterator[Bench]:
@@ -146,16 +152,16 @@ def benches() -> Iterator[Bench]:
     for load in ("ld.global", "ld.global.nc", "ld.global.cg"):
         for stride in (32, 64, LINE):
             yield _chase(load, stride, 1024 * KB)
-    for stride, lines in ((4 * KB, 16), (4 * KB, 48), (32 * KB, 4), (32 * KB, 8), (32 * KB, 16), (32 * KB, 32), (64 * KB, 16)):
+    for stride, lines in SETS:
         yield _chase("ld.global", stride, stride * lines)
     for first in FIRST:
         yield _after(first, False)
-    for first in ("nothing", "st", "st_sector", "red", "ld_cg", "ld_sector", "ld_volatile", "copy_ca", "copy_ca4", "copy_cg"):
+    for first in WALKED:
         yield _after(first, True)
     for width in VECTOR:
         for threads, unroll in ((32, 1), (128, 1), (512, 4), (1024, 4)):
             yield _throughput("ld.global", width, width, threads, unroll)
-    for width, apart, threads in ((4, 0, 1024), (16, 0, 1024), (4, 8, 1024), (4, 16, 1024), (4, 32, 1024), (8, 32, 1024), (16, 32, 1024), (4, 128, 512), (16, 128, 512), (4, 36, 1024)):
+    for width, apart, threads in APART:
         yield _throughput("ld.global", width, apart, threads, 1)
     for shift in (4, 32, 64 * KB):
         row = Row("l1_second_warp", f"shift={shift}", interval((8, 40), 1))
@@ -174,12 +180,13 @@ def _chase(load: str, stride: int, size: int, shared: int = 0) -> Bench:
 def _after(first: str, walk: bool) -> Bench:
     turns = (16, 64)
     row = Row("l1_after", f"first={first};walk={int(walk)}", interval(turns, 1))
-    return Bench("l1", after(FIRST[first], "ld.global", walk), 1, turns, (row,), data=np.zeros(128 * KB // 4, np.float32))
+    data = np.zeros(128 * KB // 4, np.float32)
+    return Bench("l1", after(FIRST[first], "ld.global", walk), 1, turns, (row,), data=data)
 
 
 def _throughput(load: str, width: int, apart: int, threads: int, unroll: int) -> Bench:
     turns = (16, 64)
     params = f"load={load};bytes={width};apart={apart};threads={threads};unroll={unroll}"
     row = Row("l1_hit_throughput", params, rate(turns, threads // 32 * unroll))
-    size = max(2 * threads * max(apart, 1) * unroll, 64 * KB)
-    return Bench("l1", throughput(load, width, apart, threads, unroll), threads // 32, turns, (row,), data=np.zeros(size // 4, np.float32))
+    data = np.zeros(max(2 * threads * max(apart, 1) * unroll, 64 * KB) // 4, np.float32)
+    return Bench("l1", throughput(load, width, apart, threads, unroll), threads // 32, turns, (row,), data=data)

@@ -99,10 +99,12 @@ def test_carve_out() -> None:
 def test_capacity(ptx: Any) -> None:
     """What fits is found again, beside much shared memory less; a walk over more than fits finds nothing."""
     walk = "mov.u32 %r7, 0; W{n}: cvt.u64.u32 %d5, %r7; add.u64 %d5, %d5, %d1; ld.global.u32 %r8, [%d5]; add.u32 %r7, %r7, 128; setp.lt.u32 %p1, %r7, {size}; @%p1 bra W{n}; "
-    for shared, size, least, most in ((0, 128, 0.45, 0.51), (0, 320, 0.0, 0.01), (200, 24, 0.4, 0.51), (200, 64, 0.0, 0.01)):
+    cases = ((0, 128, 0.45, 0.51), (0, 320, 0.0, 0.01), (200, 24, 0.4, 0.51), (200, 64, 0.0, 0.01))
+    for shared, size, least, most in cases:
         data, out = np.zeros(size * 256 + 64, np.uint32), np.zeros(32, np.uint32)
         body = BASE + "".join(walk.format(n=n, size=size * 1024) for n in range(2))
-        rate = ptx.run(body, "u64 out, u64 data", [out, data], shared_bytes=shared * 1024).metrics["l1tex__t_sector_hit_rate.pct"]
+        result = ptx.run(body, "u64 out, u64 data", [out, data], shared_bytes=shared * 1024)
+        rate = result.metrics["l1tex__t_sector_hit_rate.pct"]
         assert least <= rate / 100 <= most, (shared, size, rate)
 
 
@@ -171,5 +173,6 @@ def test_another_sms_store_is_seen_behind_an_acquire(ptx: Any) -> None:
 
 def test_the_machine_file_says_what_was_measured() -> None:
     """Hit latency: the median of rings of 32 to 160 KB."""
-    rows = [v for (name, params), v in measured().items() if name == "l1_chase" and params.startswith("load=ld.global;") and "bytes=65536" in params]
+    chases = {params: value for (name, params), value in measured().items() if name == "l1_chase"}
+    rows = [v for params, v in chases.items() if params.startswith("load=ld.global;") and "bytes=65536" in params]
     assert rows and load_machine("h200").value("unit.l1.hit_cy") == round(rows[0])
