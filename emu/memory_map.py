@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +78,28 @@ class MemoryMap:
         if len(args) != len(slots):
             names = ", ".join(slot.name for slot in slots)
             raise LaunchError(f"{self.program.name} takes {len(slots)} arguments ({names}), not {len(args)}")
+        self._join([array for arg in args for array in _arrays_of(arg)])
         block = self.params.view(np.uint8)
         for slot, arg in zip(slots, args, strict=True):
             data = self._bytes(slot, arg)
             block[slot.offset : slot.offset + len(data)] = np.frombuffer(data, np.uint8)
+
+    def _join(self, arrays: Sequence[np.ndarray]) -> None:
+        """Give arrays that overlap one segment: a byte of memory has one address, by which the L1 finds it."""
+        groups: list[list[np.ndarray]] = []
+        end = 0
+        for array in sorted(arrays, key=lambda a: a.ctypes.data):
+            start = array.ctypes.data
+            if groups and start < end:
+                groups[-1].append(array)
+            else:
+                groups.append([array])
+            end = max(end, start + array.nbytes)
+        for group in groups:
+            if len(group) > 1:
+                start = group[0].ctypes.data
+                size = max(a.ctypes.data + a.nbytes for a in group) - start
+                self._segment(start, size, any(a.flags.writeable for a in group))
 
     def _bytes(self, slot: ArgSlot, arg: Any) -> bytes:
         if isinstance(arg, Struct | bytes | bytearray):
@@ -142,11 +160,16 @@ class MemoryMap:
         host = array.ctypes.data
         for base, size, start, _ in self._ranges:
             if start <= host and host + array.nbytes <= start + size:
+                self._keep.append(array)
                 return base + host - start
         self._keep.append(array)
+        return self._segment(host, array.nbytes, bool(array.flags.writeable))
+
+    def _segment(self, host: int, size: int, writable: bool) -> int:
+        """Emulated addresses for so many bytes of the host's memory; the first of them."""
         base = self._next
-        self._next += -(-max(array.nbytes, 1) // ALIGN) * ALIGN + ALIGN
-        self._add(base, array.nbytes, host, bool(array.flags.writeable))
+        self._next += -(-max(size, 1) // ALIGN) * ALIGN + ALIGN
+        self._add(base, size, host, writable)
         return base
 
     def _add(self, base: int, size: int, host: int, writable: bool) -> None:
@@ -214,3 +237,16 @@ def _plain(kind: np.dtype[Any]) -> bool:
 def _as_array(arg: Any) -> np.ndarray:
     """Anything with DLPack or the array interface, without a copy."""
     return np.from_dlpack(arg) if hasattr(arg, "__dlpack__") else np.asarray(arg)
+
+
+def _arrays_of(arg: Any) -> Iterator[np.ndarray]:
+    """The contiguous arrays of an argument, those of its fields included; empty ones share no memory."""
+    if isinstance(arg, Struct):
+        for item in arg.fields:
+            yield from _arrays_of(item)
+    elif isinstance(arg, TensorMap):
+        yield from _arrays_of(arg.array)
+    elif hasattr(arg, "__array_interface__") and getattr(arg, "ndim", None) or hasattr(arg, "__dlpack__"):
+        array = arg if isinstance(arg, np.ndarray) else _as_array(arg)
+        if array.nbytes and array.flags.c_contiguous:
+            yield array

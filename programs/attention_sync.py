@@ -25,7 +25,7 @@ class FlashAttention1(Attention):
         """ValueError for what the kernel does not do; sets the derived sizes."""
         super().validate()
         if self.causal:
-            raise ValueError("fa1 has no causal masks; fa2 and fa3 have")
+            raise ValueError("fa1 has no causal masks; fa2, fa3 and fa4 have")
 
     def default_defines(self) -> dict[str, Define]:
         """Type and head dim; tiles and exponentials as the kernel has them."""

@@ -92,6 +92,19 @@ def test_a_view_larger_than_the_first_argument(ptx: Any) -> None:
     assert whole[32] == whole[0] == 33
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_arrays_that_overlap_have_one_address_a_byte(ptx: Any, order: tuple[int, int]) -> None:
+    """Neither holds the other; what one stores the other loads, also out of the L1."""
+    memory = np.arange(64, dtype=np.uint32)
+    views = [memory[:40], memory[24:]]
+    bound_ = bound(ptx, "u64 a, u64 b", *(views[k] for k in order))
+    places = [int(bound_.params[order.index(k)]) for k in (0, 1)]
+    assert places[1] - places[0] == 24 * 4 and len({id(v) for v in views}) == 2
+    body = "ld.global.u32 %r1, [%b + 32]; add.u32 %r1, %r1, 1; st.global.u32 [%a + 128], %r1; ld.global.u32 %r2, [%b + 32]; st.global.u32 [%a], %r2;"
+    ptx.run(body, "u64 a, u64 b", views, block=1)
+    assert memory[32] == memory[0] == 33
+
+
 def test_empty_and_foreign_arrays(ptx: Any) -> None:
     class Foreign:
         def __init__(self, array: np.ndarray) -> None:

@@ -29,7 +29,8 @@ def launch_of(
     def check() -> dict[str, Any]:
         tiles = getattr(problem, "tiles", 0)
         chosen = np.linspace(0, tiles - 1, check_tiles).astype(int).tolist() if 0 < check_tiles < tiles else None
-        return asdict(problem.check({n: start.arrays[n] for n in problem.outputs}, inputs, chosen))
+        found = problem.check({n: start.arrays[n] for n in problem.outputs}, inputs, chosen)
+        return asdict(found) | {"passed": found.passed}
 
     launch = Launch(text, kernel, start.grid, start.block, start.args, start.shared_bytes, start.cluster)
     return launch, check, start.arrays
