@@ -249,6 +249,7 @@ SM = np.dtype(
         ("clear_warp", i64, SUBPARTITIONS),  # this warp
         # beside an mma.sync: when other warps than the last get the register file's ports
         ("port_next", i64, SUBPARTITIONS),
+        ("mma_spare", i64, SUBPARTITIONS),  # cycles in which the last mma.sync leaves the ports to others
         ("tensor_pipe", i64),  # 8 times its number
         ("stolen", i64, SUBPARTITIONS),  # port slots taken from the running wgmma
         # tensor core

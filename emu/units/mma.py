@@ -317,6 +317,7 @@ def mma(S: Any, C: Any, W: Any, I: Any, t: int, m: int) -> int:
     product(I.imm, W.row_at, results, results + 2 * I.nd, S.fragment_at, fraction)
     late = max(S.clear_at[W.sub] - t, 0) if S.clear_warp[W.sub] != W.slot else 0
     S.port_next[W.sub] = t + late + C.mma_issue_cy
+    S.mma_spare[W.sub] = I.interval * C.mma_spare256 >> 8
     if late == 0:
         return DEFAULT
     take_issue(S, W.sub, t + late)

@@ -49,7 +49,10 @@ def drag(S: Any, C: Any, W: Any, I: Any, t: int) -> None:
     if I.linger:
         S.clear_at[W.sub], S.clear_warp[W.sub] = t + I.linger, W.slot
     if until > t:
-        st64(at, until + I.drag)
+        S.mma_spare[W.sub] -= I.drag
+        if S.mma_spare[W.sub] < 0:
+            st64(at, until - S.mma_spare[W.sub])
+            S.mma_spare[W.sub] = 0
         if W.streak < C.mma_stream:
             S.port_next[W.sub] = t + C.mma_issue_cy
 
