@@ -18,7 +18,7 @@ from emu.dispatch import lane_ids
 from emu.gates import Slots, mark_gated
 from emu.generate import UNITS, unit_routines
 from emu.instruction import BRANCH, DEPS, HAS_D, LOADS, PAIR, REGS, RESULTS, RT_INSTR, SPIN
-from emu.machine import Machine
+from emu.machine import Machine, MachineError
 from emu.stalls import REASONS
 from emu.state import PIPES
 from isa.micro import MICROS, Micro
@@ -26,6 +26,7 @@ from isa.program import NO_ROW, Program
 
 COPIED = ("op", "kind", "d", "a", "b", "c", "guard", "flip", "pd", "pd2", "pa", "pb", "nd", "ns")
 FOLLOW = 8  # instructions that the search for a spinning wait looks ahead
+LONGEST = 255  # cycles that `linger` and `drag` of an instruction hold
 PORTLESS = frozenset({"none", "tensor", "tc", "tma", "uniform"})  # pipes that leave the register file's ports alone
 
 
@@ -40,7 +41,7 @@ class Linked:
 
 
 def link(program: Program, machine: Machine, silicon: bool = False) -> Linked:
-    """Give every instruction the machine's timing; KeyError when a timing class is missing.
+    """Give every instruction the machine's timing; KeyError when a timing class is missing, MachineError when a time is too long.
 
     Unless `silicon`, lane operations that have a fast substitute (`Micro.fast`) become it.
     """
@@ -106,7 +107,12 @@ def _beside_mma(pipe: str, machine: Machine) -> tuple[int, int]:
     if pipe in PORTLESS:
         return 0, 0
     behind = machine.value("unit.tensor.mma_behind_fma_cy") if pipe in ("fma", "imad") else 0
-    return round(behind), round(machine.value("unit.tensor.mma_yields_cy"))
+    yields = machine.value("unit.tensor.mma_yields_cy")
+    if max(behind, yields) > LONGEST:
+        raise MachineError(
+            f"machine {machine.name}: unit.tensor.mma_behind_fma_cy and unit.tensor.mma_yields_cy are at most {LONGEST}"
+        )
+    return round(behind), round(yields)
 
 
 def _flags(program: Program, k: int, micro: Micro) -> int:
